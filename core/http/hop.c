@@ -133,6 +133,12 @@ static size_t on_head_end(struct http_stream *s, size_t n)
 	int r;
 
 	s->header_done = true;
+	/* the helper takes its time: the retries of the owner wait for it */
+	if (http_token_renews(s))
+		return callback_fail(
+			s, -ECONNRESET,
+			"the password of the credential helper is refused: docker login or "
+			"podman login saves another");
 	if (s->asks)
 		return on_token_head(s, n);
 	s->again = (header->response.status == 401 || header->response.status == 403) &&
@@ -323,6 +329,7 @@ int http_hop_begin(struct http_stream *s, const char **ret_why)
 	s->proxied = proxy;
 	s->connected = s->held = s->header_done = s->redirected = s->refused = s->keeps = false;
 	s->token_wanted = false;
+	s->login_sent = 0;
 	s->discarded = 0;
 	s->n_samples = 0;
 	s->fault = 0;

@@ -157,8 +157,9 @@ struct http_stream {
 	bool token_waits;  /* another stream asks for it */
 	bool token_wanted; /* the answer says where to ask, or asks for the login */
 	bool token_tried;
-	unsigned token;	  /* that was sent; 0: none */
-	unsigned allowed; /* address classes, HTTP_ALLOW */
+	unsigned token;	     /* that was sent; 0: none */
+	unsigned login_sent; /* the version of the registry's login, likewise */
+	unsigned allowed;    /* address classes, HTTP_ALLOW */
 	enum http_address_class class, refused_class;
 	struct http_header response_header;
 	uint64_t received, discarded;
@@ -247,6 +248,9 @@ int http_token_set(struct http_stream *stream);
 
 /* Adds the login to a token request. Lock held. 0 or -ENOMEM. */
 int http_token_sign(struct http_stream *stream);
+
+/* The answer has come: was the login refused, and may another be there at the next try? */
+bool http_token_renews(struct http_stream *stream);
 
 void http_tokens_finish(struct http *http);
 

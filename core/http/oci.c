@@ -19,6 +19,7 @@
 #define MAX_TAG 128
 #define RENEW_MS 300000 /* what a helper said is asked for again when it is used after this */
 #define FIRST_MS 70000	/* the login waits so long for a helper */
+#define AGAIN_MS 10000	/* after a refusal, a helper is not asked more often */
 
 /* ---- references ---- */
 
@@ -224,6 +225,7 @@ struct registry {
 	struct login login;
 	char server[HTTP_MAX_URL], command[128]; /* of the helper */
 	struct helper helper;			 /* fd -1: there is none */
+	int64_t refused_ms;			 /* when it was asked after a refusal; or 0 */
 	struct answer answer;
 };
 
@@ -253,6 +255,7 @@ static int use(struct registry *g, const char *auth)
 
 	if (asprintf(&header, "Authorization: Basic %s", auth) < 0)
 		return -ENOMEM;
+	g->login.version += !g->login.header || strcmp(g->login.header, header) != 0;
 	set_header(g, header);
 	return 0;
 }
@@ -321,18 +324,25 @@ static int start_helper(struct registry *g, const char *name)
 	return 0;
 }
 
+static int set_place(struct login *l, const char *server)
+{
+	const char *host = strstr(server, "://") + 3;
+	unsigned port;
+
+	l->https = strncasecmp(server, "https", 5) == 0;
+	l->host = split_host(host, strlen(host), &port);
+	l->port = port ? port : l->https ? 443 : 80;
+	return l->host ? 0 : -ENOMEM;
+}
+
 /* Sets the server, and what the files of docker and podman say of the repository. */
 static int set_up(struct registry *g, const struct repository *at)
 {
 	struct docker_found *found = calloc(1, sizeof(*found));
 	const char *host = strstr(at->server, "://") + 3;
-	unsigned port;
-	int r = -ENOMEM;
+	int r = found ? set_place(&g->login, at->server) : -ENOMEM;
 
-	g->login.https = strncasecmp(at->server, "https", 5) == 0;
-	g->login.host = split_host(host, strlen(host), &port);
-	g->login.port = port ? port : g->login.https ? 443 : 80;
-	if (found && g->login.host) {
+	if (r == 0) {
 		snprintf(g->server, sizeof(g->server), "%s", docker_server(host));
 		r = docker_find(host, at->name, found);
 	}
@@ -384,6 +394,21 @@ static int login(const char *url, struct login **ret)
 	return r == -ENOENT ? 0 : r;
 }
 
+/* A helper, unlike a file, knows a registry as a whole: it is run once. */
+static bool covers(struct login *l, const char *url)
+{
+	const struct registry *g = container_of(l, struct registry, login);
+	struct repository at = { 0 };
+	struct login other = { 0 };
+	bool same = g->helper.fd >= 0 && find_repository(url, &at) == 0 &&
+		    set_place(&other, at.server) == 0 && other.https == l->https &&
+		    other.port == l->port && strcasecmp(other.host, l->host) == 0;
+
+	free(other.host);
+	repository_finish(&at);
+	return same;
+}
+
 static const char *line(struct login *l)
 {
 	struct registry *g = container_of(l, struct registry, login);
@@ -395,13 +420,30 @@ static const char *line(struct login *l)
 	return g->login.header;
 }
 
+/* The passwords of some registries end after some hours. */
+static bool renew(struct login *l, unsigned version)
+{
+	struct registry *g = container_of(l, struct registry, login);
+
+	if (g->helper.asked)
+		receive(g, 0);
+	if (l->version != version || g->helper.asked)
+		return true;
+	if (g->helper.fd < 0 || (g->refused_ms && now_ms() - g->refused_ms < AGAIN_MS))
+		return false;
+	g->refused_ms = now_ms();
+	helper_ask(&g->helper);
+	return g->helper.asked;
+}
+
 const struct scheme oci_scheme = {
 	.name = "oci",
 	.port = true,
 	.misspelt = FORM,
 	.fault = fault,
-	.each = true,
 	.login = login,
+	.covers = covers,
 	.logout = logout,
 	.line = line,
+	.renew = renew,
 };

@@ -89,13 +89,20 @@ int scheme_resolve(const char *url, char **ret, const char **ret_fault)
 
 /* ---- logins ---- */
 
+static bool is_covered(struct login *list, const struct scheme *scheme, const char *url)
+{
+	while (list && !(list->scheme == scheme && (!scheme->covers || scheme->covers(list, url))))
+		list = list->next;
+	return list;
+}
+
 int login_add(struct login **list, const char *url)
 {
 	const struct scheme *scheme = oci_is_blob(url) ? &oci_scheme : scheme_of(url);
 	struct login *l = NULL;
 	int r;
 
-	if (!scheme || !scheme->login || (!scheme->each && login_of(*list, scheme)))
+	if (!scheme || !scheme->login || is_covered(*list, scheme, url))
 		return 0;
 	r = scheme->login(url, &l);
 	if (r < 0 || !l)

@@ -31,7 +31,10 @@ struct login {
 	/* Of a registry, the line is for this server, when that asks for it; else host is NULL. */
 	char *host; /* as in struct http_target, like the next two */
 	unsigned port;
-	bool https, asked; /* asked: guarded as what sign() uses */
+	bool https;
+	/* guarded as what sign() uses: when it asks, and how many headers there have been */
+	bool asked;
+	unsigned version;
 };
 
 struct scheme {
@@ -53,16 +56,22 @@ struct scheme {
 	char *(*resolve)(const char *url);
 
 	/*
-	 * Gets the user's credentials, for all URLs, or for the server of each (`each`). May read
-	 * files, fork and wait: called before the process is confined. 0, with *ret NULL if there
-	 * are none; -errno, logged. NULL: the scheme has none.
+	 * Gets the user's credentials, which may be for that URL only (`covers`). May read files,
+	 * fork and wait: called before the process is confined. 0, with *ret NULL if there are
+	 * none; -errno, logged. NULL: the scheme has none.
 	 */
 	int (*login)(const char *url, struct login **ret);
-	bool each;
+	/* Is a login that was got for another URL for this one, too? NULL: for all. */
+	bool (*covers)(struct login *l, const char *url);
 	void (*logout)(struct login *l); /* frees it */
 
 	/* Network thread: the line to send to `host` now; or NULL. */
 	const char *(*line)(struct login *l);
+	/*
+	 * Network thread: the line of this `version` was refused. True: there is another, or it is
+	 * on its way, so the request is worth another try. NULL where `line` is.
+	 */
+	bool (*renew)(struct login *l, unsigned version);
 
 	/* What follows is for a scheme whose URLs keep it until they are asked for, else NULL. */
 

@@ -182,11 +182,18 @@ static int keep(struct http_stream *s, const struct http_token *like)
 	return 0;
 }
 
+static int send_login(struct http_stream *s, struct login *l)
+{
+	const char *line = l->scheme->line(l);
+
+	s->login_sent = line ? l->version : 0;
+	return line ? http_add_line(&s->sent, line) : 0;
+}
+
 int http_token_set(struct http_stream *s)
 {
 	struct login *login = login_for(s);
 	struct http_token *best = NULL;
-	const char *line;
 	size_t longest = 0;
 
 	for (struct http_token *t = s->http->tokens; t; t = t->next) {
@@ -199,16 +206,30 @@ int http_token_set(struct http_stream *s)
 		}
 	}
 	s->token = best ? best->id : 0;
-	line = best ? best->line : login && login->asked ? login->scheme->line(login) : NULL;
-	return line ? http_add_line(&s->sent, line) : 0;
+	if (!best)
+		return login && login->asked ? send_login(s, login) : 0;
+	return http_add_line(&s->sent, best->line);
 }
 
 int http_token_sign(struct http_stream *s)
 {
 	struct login *l = http_is_overheard(s) ? NULL : s->token_request->login;
-	const char *line = l ? l->scheme->line(l) : NULL;
 
-	return line ? http_add_line(&s->sent, line) : 0;
+	return l ? send_login(s, l) : 0;
+}
+
+bool http_token_renews(struct http_stream *s)
+{
+	int status = s->response_header.response.status;
+	struct login *l = s->asks ? s->token_request->login : login_for(s);
+	bool again;
+
+	if (!l || !s->login_sent || (status != 401 && status != 403))
+		return false;
+	pthread_mutex_lock(&s->http->secrets);
+	again = l->scheme->renew(l, s->login_sent);
+	pthread_mutex_unlock(&s->http->secrets);
+	return again;
 }
 
 /* ---- the way to a new one ---- */

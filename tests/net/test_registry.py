@@ -471,6 +471,55 @@ def test_no_credentials(cache, work, registry, basic, env, config, message):
         assert p.stderr.count('cartonctl: ') == 1 + code, p.stderr
 
 
+@pytest.mark.parametrize('kind', ['basic', 'token'])
+def test_a_password_that_ends(mount, cache, work, env, kind):
+    """The helper is run again when one is refused, and the reader notices nothing; not for one that it gives again."""
+    wanted = files(1)
+    text = 'read host; echo "$1 $host" >> "$0.log"; read p < "$0.password"\n' \
+           f'echo "{{\\"Username\\": \\"{USER}\\", \\"Secret\\": \\"$p\\"}}"\n'
+    login = env({'credsStore': 'test'}) | helper(work, text)
+    password, log = work / 'bin/docker-credential-test.password', work / 'bin/docker-credential-test.log'
+    good = [PASSWORD]
+
+    def basic_of():
+        return f'Basic {base64.b64encode(f"{USER}:{good[0]}".encode()).decode()}'
+
+    def before(method, path, body):
+        sent = front.seen[-1][1].get('Authorization')
+        if path.startswith('/token'):
+            return (200, {}, json.dumps({'token': good[0]}).encode()) if sent == basic_of() else (401, {}, b'{}')
+        wants = basic_of() if kind == 'basic' else f'Bearer {good[0]}'
+        challenge = 'Basic realm="x"' if kind == 'basic' else f'Bearer realm="http://{front.host}/token",service="reg"'
+        return None if sent == wants else (401, {'WWW-Authenticate': challenge}, b'{}')
+    with registry_at(work / 'registry') as r:
+        url = put(r, work, Artifact(wanted))
+        with Front(r, before=before) as front:
+            password.write_text(PASSWORD + '\n')
+            with mount(front.oci(url), *cache.options, '-o', 'ahead=off', env=login) as m:
+                assert m.read('model/README.md') == wanted['README.md']
+                assert len(log.read_text().splitlines()) == 1
+                good[0] = 'another'
+                password.write_text('another\n')
+                same(m, wanted)
+            assert len(log.read_text().splitlines()) == 2
+            password.write_text('wrong\n')
+            p = ctl('fetch', f'--cache-dir={work}/other', front.oci(url), env=login)
+            assert p.returncode == 1 and 'docker login' in p.stderr, p.stderr
+            assert len(log.read_text().splitlines()) == 4
+
+
+def test_a_token_server_that_redirects(cache, work, registry, env):
+    """It gets the login; a server that it names gets no request."""
+    url = put(registry, work, Artifact({'a': b'x'}))
+    with Front(registry) as away, Front(registry, before=lambda *a: (
+            307, {'Location': f'http://{away.host}/token'}, b'')) as tokens, Front(registry, before=lambda *a: (
+            401, {'WWW-Authenticate': f'Bearer realm="http://{tokens.host}/token",service="reg"'}, b'')) as front:
+        p = ctl('ls', cache.flag, front.oci(url), env=env(**{
+            x.host: {'auth': BASIC} for x in (front, tokens, away)}))
+        assert p.returncode == 1 and 'gives no token' in p.stderr, p.stderr
+        assert [h.get('Authorization') for _, h in tokens.seen] == [f'Basic {BASIC}'] and not away.seen
+
+
 @pytest.mark.parametrize('private', [False, True])
 def test_tokens(mount, cache, work, env, private):
     """Anybody's, or the user's: one for the repository; a token that ends is renewed, and the reader notices nothing."""
@@ -553,6 +602,18 @@ def test_a_mirror(mount, cache, work, basic, env):
             assert m.error('model/y')
         links = [h for p, h in front.seen if f'/{name}/' in p]
         assert links and not [h for h in links if 'Authorization' in h]
+
+
+def test_mirrors_of_one_registry(mount, cache, work, basic, env):
+    """Its helper is run once, whatever they are named, and its login is for all of them."""
+    data = fault_bytes(5 * MIB, seed=3)
+    url = put(basic, work, Artifact({'x': data}))
+    name = url.split('/', 3)[3].rpartition(':')[0]
+    LinkedCarton().link('model/x', data, f'{basic.url}/gone').write(work / 'm.carton')
+    with mount(work / 'm.carton', *cache.options, *blobs(basic, 'other'), *blobs(basic, name), *PRIVATE,
+               env=env({'credsStore': 'test'}) | helper(work, GOOD)) as m:
+        assert m.read('model/x') == data
+    assert (work / 'bin/docker-credential-test.log').read_text() == f'get {basic.host}\n'
 
 
 def test_a_token_of_the_user(mount, cache, work, env):
