@@ -35,10 +35,9 @@ static void put_text(const struct carton_pushed *got, double seconds)
 {
 	char count[TERM_COUNT], size[SIZE_TEXT], sent[SIZE_TEXT], took[DURATION_TEXT];
 
-	printf("%s, %s: sent %s in %s, ", term_count(got->files, "file", count),
-	       format_size(got->bytes, size), format_size(got->sent_bytes, sent),
-	       format_duration(seconds, took));
-	printf("%" PRIu64 " of %" PRIu64 " blobs; the others were there%s\n", got->sent, got->blobs,
+	printf("%s, %s: sent %" PRIu64 " of %" PRIu64 " blobs, %s, in %s%s\n",
+	       term_count(got->files, "file", count), format_size(got->bytes, size), got->sent,
+	       got->blobs, format_size(got->sent_bytes, sent), format_duration(seconds, took),
 	       got->has_signature ? "; a signature is attached" : "");
 	puts(got->pin);
 }
