@@ -17,6 +17,7 @@
 enum carton_log_level {
 	CARTON_LOG_ERROR,   /* something a user asked for does not work */
 	CARTON_LOG_WARNING, /* it works, but not as the carton says */
+	CARTON_LOG_NOTICE,  /* it works, but a server, the cache or the settings do not help */
 	CARTON_LOG_INFO,
 	CARTON_LOG_DEBUG,
 };

@@ -67,7 +67,7 @@ int cache_drop(struct cache *c, const uint8_t sha256[32], int fd)
 	/* Marks this inode, even if another file has its name by now. */
 	if (fchmod(fd, 0) < 0)
 		return -errno;
-	carton_log(CARTON_LOG_WARNING, name + 3, "damaged object dropped from the cache");
+	carton_log(CARTON_LOG_NOTICE, name + 3, "damaged object dropped from the cache");
 	/* The holder of the lock replaces the file, or leaves it to gc. */
 	r = cache_lock_try(c, sha256, &lock);
 	if (r < 0)

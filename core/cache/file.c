@@ -109,7 +109,7 @@ static int disk_error(struct file *d, int r)
 	if (r >= 0 || r == -ENOSPC || r == -EDQUOT || r == -ENOMEM)
 		return r;
 	if (!atomic_exchange(&d->failed, true))
-		carton_log(CARTON_LOG_WARNING, NULL, "a %s cannot be used: %s; trying elsewhere",
+		carton_log(CARTON_LOG_NOTICE, NULL, "a %s cannot be used: %s; trying elsewhere",
 			   d->fill ? "cache entry" : "temporary file", strerror(-r));
 	return -ENOSPC;
 }
@@ -303,7 +303,7 @@ int file_commit(struct file *d, const uint8_t *sha256, uint64_t size, struct sou
 	if (d->fill)
 		r = cache_fill_publish(d->fill, sha256, size, &fd);
 	if (r < 0 && d->fill)
-		carton_log(CARTON_LOG_WARNING, NULL,
+		carton_log(CARTON_LOG_NOTICE, NULL,
 			   "a verified object cannot be kept in the cache: %s", strerror(-r));
 	if (r == 0)
 		file_free(d);

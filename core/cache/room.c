@@ -72,7 +72,7 @@ static int open_entry(const struct room *room, struct file **ret)
 			       file_cache(room->cache, room->key, ret);
 
 	if (is_unusable(r) && !room_is_full(r) && !atomic_exchange(&room->cache->failed, true))
-		carton_log(CARTON_LOG_WARNING, NULL,
+		carton_log(CARTON_LOG_NOTICE, NULL,
 			   "the cache cannot be used: %s; copies are kept for this mount only",
 			   strerror(-r));
 	return r;

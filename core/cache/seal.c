@@ -69,7 +69,7 @@ void cache_open_secret(struct cache *c)
 	int r = read_secret(c);
 
 	if (r == -EBADMSG)
-		carton_log(CARTON_LOG_WARNING, "seals/" SECRET_NAME,
+		carton_log(CARTON_LOG_NOTICE, "seals/" SECRET_NAME,
 			   "is damaged, or others can read it: the cache gets a new key, and all "
 			   "files are hashed again");
 	if (r == -ENOENT || r == -EBADMSG || r == -ENODATA) {
@@ -204,7 +204,7 @@ static int open_seal(struct cache *c, const uint8_t sha256[32], uint64_t size, b
 		futimens(fd, now); /* best effort: only the order of gc */
 	fd_close(fd);
 	if (r == -EBADMSG) {
-		carton_log(CARTON_LOG_WARNING, name, "damaged seal dropped from the cache");
+		carton_log(CARTON_LOG_NOTICE, name, "damaged seal dropped from the cache");
 		cache_seal_drop(c, sha256);
 	}
 	return r;

@@ -87,7 +87,7 @@ static int from_mirror(struct fill *f)
 		how.observe = NULL;
 		if (r == -ECANCELED || r == -ENOMEM)
 			return r;
-		carton_log(CARTON_LOG_WARNING, object_name(o),
+		carton_log(CARTON_LOG_NOTICE, object_name(o),
 			   "a directory given with mirror= has other bytes than MANIFEST says");
 	}
 	return -ENOENT;
@@ -218,11 +218,11 @@ static int look(struct other *o, uint64_t *ret_at)
 static void log_unusable(const struct fill *f, int error)
 {
 	if (error == -ETIMEDOUT)
-		carton_log(CARTON_LOG_WARNING, object_name(f->object),
+		carton_log(CARTON_LOG_NOTICE, object_name(f->object),
 			   "another process is making a copy of it, but does not proceed: it is "
 			   "made again");
 	else
-		carton_log(CARTON_LOG_WARNING, object_name(f->object),
+		carton_log(CARTON_LOG_NOTICE, object_name(f->object),
 			   "the cache cannot be used: %s", strerror(-error));
 }
 

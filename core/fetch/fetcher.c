@@ -29,7 +29,7 @@ static void log_no_room(const struct fetcher *x)
 	if (size > have)
 		snprintf(missing, sizeof(missing), ", %llu are missing",
 			 (unsigned long long)(size - have));
-	carton_log(CARTON_LOG_WARNING, http_url_redact(x->u->url, shown, sizeof(shown)),
+	carton_log(CARTON_LOG_NOTICE, http_url_redact(x->u->url, shown, sizeof(shown)),
 		   "there is no room for it %s: stopped after %llu bytes%s; %s",
 		   cached ? "in the cache" : "on the disk", (unsigned long long)have, missing,
 		   cached ? "the option cache_size allows more" :

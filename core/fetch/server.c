@@ -23,9 +23,8 @@
 void server_end_incident(struct server *s)
 {
 	if (s->refused > 0)
-		carton_log(CARTON_LOG_WARNING, s->name,
-			   "was overloaded: %u %s had to be sent again", s->refused,
-			   s->refused == 1 ? "request" : "requests");
+		carton_log(CARTON_LOG_NOTICE, s->name, "was overloaded: %u %s had to be sent again",
+			   s->refused, s->refused == 1 ? "request" : "requests");
 	s->refused = s->limited = 0;
 }
 
@@ -222,7 +221,7 @@ static void refuse(struct server *s, const char *url, int status, long retry_aft
 	char shown[256];
 
 	if (s->refused++ == 0)
-		carton_log(CARTON_LOG_WARNING, http_url_redact(url, shown, sizeof(shown)),
+		carton_log(CARTON_LOG_NOTICE, http_url_redact(url, shown, sizeof(shown)),
 			   "the server is overloaded (status %d): requests are sent again later, "
 			   "fewer at once",
 			   status);

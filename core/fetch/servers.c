@@ -127,7 +127,7 @@ void server_unreached(struct servers *all, const char *url)
 	s->down_ms = now_ms() + DOWN_MS;
 	if (!s->unreached)
 		carton_log(
-			CARTON_LOG_WARNING, s->name,
+			CARTON_LOG_NOTICE, s->name,
 			"the mirror cannot be reached: going on without it, and looking again now "
 			"and then");
 	s->unreached = true;

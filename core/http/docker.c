@@ -205,7 +205,7 @@ int docker_find(const char *host, const char *name, struct docker_found *ret)
 			explicit_bzero(text.data, text.cap);
 		buf_finish(&text);
 		if (r == -EOPNOTSUPP) {
-			carton_log(CARTON_LOG_WARNING, path, "has for %s " DOCKER_IDENTITY, host);
+			carton_log(CARTON_LOG_NOTICE, path, "has for %s " DOCKER_IDENTITY, host);
 			r = -ENOENT;
 		}
 		if (r < 0 && r != -ENOENT)

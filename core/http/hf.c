@@ -134,7 +134,7 @@ static int login(const char *url, struct login **ret)
 
 	(void)url;
 	if (r == 0 && l->header && !is_secret(hub)) {
-		carton_log(CARTON_LOG_WARNING, "HF_ENDPOINT",
+		carton_log(CARTON_LOG_NOTICE, "HF_ENDPOINT",
 			   "has no https: the hub is asked without your token, which others could "
 			   "read on the way");
 		explicit_bzero(l->header, strlen(l->header));

@@ -15,7 +15,7 @@ static void log_codings(void)
 	bool zstd = v->features & CURL_VERSION_ZSTD;
 
 	if (!z || !br || !zstd)
-		carton_log(CARTON_LOG_WARNING, NULL,
+		carton_log(CARTON_LOG_NOTICE, NULL,
 			   "libcurl %s was built without the content codings%s%s%s: "
 			   "they are not asked for, and refused when a server sends them",
 			   v->version, z ? "" : " gzip deflate", br ? "" : " br",

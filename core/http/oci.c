@@ -315,7 +315,7 @@ static int start_helper(struct registry *g, const char *name)
 	}
 	if (r == 0 || r == -ENOMEM)
 		return r;
-	carton_log(CARTON_LOG_WARNING, g->server,
+	carton_log(CARTON_LOG_NOTICE, g->server,
 		   "docker-credential-%s, which has the credentials, %s", name,
 		   r == -ETIMEDOUT		? "has not ended after 60 s" :
 		   r == -EOPNOTSUPP		? "has " DOCKER_IDENTITY :

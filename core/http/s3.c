@@ -155,7 +155,7 @@ static int login(const char *url, struct login **ret)
 		return r;
 	}
 	if (!*s->keys.id)
-		carton_log(CARTON_LOG_WARNING, NULL,
+		carton_log(CARTON_LOG_NOTICE, NULL,
 			   "no keys for S3 in the environment or ~/.aws: requests are not signed");
 	*ret = &s->login;
 	return 0;
@@ -214,7 +214,7 @@ static bool refused(struct login *l, const struct http_stream *stream)
 		/* unless that was said for another request */
 		if (llabs(skew - s->skew_s) > MAX_SKEW_S)
 			carton_log(
-				CARTON_LOG_WARNING, NULL,
+				CARTON_LOG_NOTICE, NULL,
 				"the clock is %lld s %s that of S3, by which requests are signed "
 				"now",
 				(long long)llabs(skew), skew < 0 ? "ahead of" : "behind");

@@ -233,7 +233,7 @@ static void warn_userinfo(struct http_stream *s)
 	/* logged once: a carton may have many URLs, each with many requests */
 	if ((!s->target.user && !s->target.password) || s->http->userinfo_logged)
 		return;
-	http_log(CARTON_LOG_WARNING, s->target.url,
+	http_log(CARTON_LOG_NOTICE, s->target.url,
 		 "the user name and password in this URL are not sent");
 	s->http->userinfo_logged = true;
 }
@@ -247,7 +247,7 @@ static int set_headers(struct http_stream *s)
 	/* what the user's header file has is for this server, whatever the way is */
 	if (s->http->headers && !s->http->header_file && http_is_overheard(s)) {
 		if (!s->http->overheard_logged)
-			http_log(CARTON_LOG_WARNING, s->target.url,
+			http_log(CARTON_LOG_NOTICE, s->target.url,
 				 "your token is not sent: the proxy could read it; set no_proxy");
 		s->http->overheard_logged = true;
 		return 0;

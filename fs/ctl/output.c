@@ -58,8 +58,9 @@ void ctl_on_log(void *ctx, enum carton_log_level level, const char *subject, con
 	const char *source = NULL;
 	/* what a user at a terminal waits for */
 	bool info = level == CARTON_LOG_INFO && log->opening && isatty(STDERR_FILENO);
+	bool problem = level <= CARTON_LOG_WARNING;
 
-	if (level > CARTON_LOG_WARNING && !info)
+	if (level > CARTON_LOG_NOTICE && !info)
 		return;
 	pthread_mutex_lock(&log->lock);
 	if (log->opening && subject && strcmp(subject, log->source) != 0)
@@ -67,12 +68,12 @@ void ctl_on_log(void *ctx, enum carton_log_level level, const char *subject, con
 	if (!subject)
 		subject = log->source;
 	progress_clear();
-	if (log->collect && !info)
+	if (log->collect && problem)
 		print_problem(log, level, subject, message);
 	else
 		text_line(stderr, "cartonctl: %s%s%s%s%s", source ? source : "", source ? ": " : "",
 			  subject ? subject : "", subject ? ": " : "", message);
-	log->problems += !info;
+	log->problems += problem;
 	pthread_mutex_unlock(&log->lock);
 }
 

@@ -43,14 +43,14 @@ __attribute__((format(printf, 2, 3))) static void put_error(const struct report 
 
 static void on_log(void *ctx, enum carton_log_level level, const char *subject, const char *message)
 {
-	static const int priorities[] = { LOG_ERR, LOG_WARNING, LOG_INFO, LOG_DEBUG };
-	static const char *const prefixes[] = { "", "warning: ", "", "" };
+	static const int priorities[] = { LOG_ERR, LOG_WARNING, LOG_WARNING, LOG_INFO, LOG_DEBUG };
+	static const char *const prefixes[] = { "", "warning: ", "warning: ", "", "" };
 	struct report *t = ctx;
 	char priority[16];
 
 	if (!subject && level == CARTON_LOG_ERROR && t->opening)
 		subject = t->options->label;
-	if (level <= CARTON_LOG_WARNING) {
+	if (level <= CARTON_LOG_NOTICE) {
 		status_error(t->status, subject, message);
 		tell_error(subject, message);
 	}

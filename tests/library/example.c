@@ -15,7 +15,7 @@
 static void on_log(void *ctx, enum carton_log_level level, const char *subject, const char *message)
 {
 	(void)ctx;
-	if (level <= CARTON_LOG_WARNING)
+	if (level <= CARTON_LOG_NOTICE)
 		fprintf(stderr, "%s%s%s\n", subject ? subject : "", subject ? ": " : "", message);
 }
 

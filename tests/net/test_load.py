@@ -3,6 +3,7 @@
 import os
 import time
 from collections import Counter
+from json import loads as parse
 
 import pytest
 
@@ -55,6 +56,22 @@ def test_limited_server(nginx, cache, where, status):
     first, last = p.stderr.splitlines()
     assert f'many.carton: the server is overloaded (status {status})' in first
     assert f'was overloaded: {seen[status]} request' in last
+
+
+@pytest.mark.parametrize('json', [[], ['--json']])
+@pytest.mark.parametrize('damaged', [False, True])
+def test_verify_of_an_overloaded_server(fault, cache, tmp_path, damaged, json):
+    """A server that is overloaded for a while is no problem of the carton: stderr says so, and nothing else."""
+    data = fault_bytes(1000)
+    c = LinkedCarton().link('model/x', data, fault.url('x', size=1000, fail='1:429', retryafter=1, flip=7)
+                            if damaged else fault.url('x', size=1000, fail='1:429', retryafter=1))
+    p = ctl('verify', cache.flag, '--private-links', *json, c.write(tmp_path / 'm.carton'))
+    assert p.returncode == (2 if damaged else 0), p
+    assert len(lines_of(p.stderr, 'overloaded')) == 2 and 'overloaded' not in p.stdout, p
+    if json:
+        assert parse(p.stdout)['ok'] is not damaged and bool(parse(p.stdout)['problems']) is damaged, p
+    else:
+        assert p.stdout.startswith('ok: ') is not damaged, p
 
 
 def test_one_pause_for_all(fault, cache, tmp_path):
