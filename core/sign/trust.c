@@ -241,7 +241,8 @@ static int check_key(const struct trust *t, const struct bundle *b, struct carto
 	}
 	return matching ?
 		       wrong(why) :
-		       reason_set(why, -EBADMSG, "key: its hint is %.64s; verify_key has %.64s%s",
+		       reason_set(why, -EBADMSG,
+				  "key: it names another key, %.64s, than verify_key has: %.64s%s",
 				  b->hint, t->keys[0].hint, t->n_keys > 1 ? " and others" : "");
 }
 

@@ -263,7 +263,7 @@ WRONG = {
                                 'signature: it is not of these bytes'),
     'signed with another length': (lambda c, k: oms.bundle(k.key, b'{}', signed=oms.pae(b'{} ')), 'signature: it is not of'),
     'broken signature': (envelope(lambda e: e['signatures'][0].update(sig='AAAA')), 'signature: it is not of these bytes'),
-    'other key': (lambda c, k: oms.bundle(k.other, oms.statement(oms.listing(c.hashes()))), 'key: its hint is '),
+    'other key': (lambda c, k: oms.bundle(k.other, oms.statement(oms.listing(c.hashes()))), 'key: it names another key, '),
     'other key, no hint': (lambda c, k: oms.bundle(k.other, oms.statement(oms.listing(c.hashes())), material={'publicKey': {}}),
                            'signature: it is not of these bytes'),
     'other key, our hint': (lambda c, k: oms.bundle(k.other, oms.statement(oms.listing(c.hashes())), material=k.key.material()),

@@ -334,4 +334,4 @@ def test_mount_of_a_signed_artifact(mount, point, cache, tmp_path, registry):
             assert m.read('model/x') == work.name.encode()
             assert json.loads(harness.ctl('status', '--json', m.path).stdout)[0]['signed_by'] == f'key {key.hint}'
     p = harness.run(harness.CARTONFS, *PRIVATE, *cache.options, '-o', f'verify_key={third.public}', s.url, point())
-    assert p.returncode == 32 and 'signature in the registry: key: its hint is' in p.stderr, p.stderr
+    assert p.returncode == 32 and 'signature in the registry: key: it names another key' in p.stderr, p.stderr

@@ -111,7 +111,7 @@ def test_inside_of_a_url(mount, cache, tmp_path, key, status):
 
 
 @pytest.mark.parametrize('sig, why', [
-    ('none', '/sig: there is no signature'), ('other', '/sig: key: its hint is'), ('large', 'is larger than 64 MiB'),
+    ('none', '/sig: there is no signature'), ('other', '/sig: key: it names another key'), ('large', 'is larger than 64 MiB'),
     ('offline', '/sig: is not fetched when offline')])
 def test_url_of_a_local_carton(mount, cache, point, tmp_path, key, sig, why):
     c = packed(tmp_path)
