@@ -151,6 +151,11 @@ int mountpoint_prepare(const char *path, const char **ret_covers)
 
 	if (mountpoint_is_device(path))
 		return check_device(path);
+	if (access("/dev/fuse", F_OK) < 0 && errno == ENOENT)
+		return carton_log(CARTON_LOG_ERROR, "/dev/fuse",
+				  "is missing; run modprobe fuse as root, or start the container "
+				  "with --device /dev/fuse"),
+		       -ENODEV;
 
 	/* on a dead mount stat(2) may still succeed, from the kernel's cache; statfs(2) fails */
 	if (statfs(path, &fs) == 0 && stat(path, &st) == 0) {

@@ -18,7 +18,7 @@
 static const char help_begin[] =
 	"usage: cartonfs [-f] [-d] [-o OPTION,...] SOURCE MOUNTPOINT\n"
 	"\n"
-	"Mounts SOURCE read-only: a file, directory, https://, s3://, hf://ORG/REPO, ms://\n"
+	"Mounts SOURCE read-only: file, directory, https://, s3://, hf://ORG/REPO, ms://\n"
 	"or oci://HOST/NAME:TAG. A file is checked against its sha256 when it is first\n"
 	"opened; if it differs, open fails with \"Input/output error\". Unmount: umount(8).\n"
 	"\n";
@@ -145,9 +145,15 @@ static int set_option(struct raw *raw, const char *text)
 static int set_word(struct raw *raw, const char *word)
 {
 	const struct option_spec *spec = option_find_word(word);
+	size_t n = strcspn(word, "=:/?#@"); /* what follows may be a URL */
+	size_t dashes = strspn(word, "-");
+	bool of_mount = !spec && option_find(word + dashes, n - dashes);
 
-	if (!spec) /* what follows may be a URL */
-		return usage_error("unknown option: %.*s", (int)strcspn(word, "=:/?#@"), word), -1;
+	if (!spec)
+		return usage_error("unknown option: %.*s%s%.*s", (int)n, word,
+				   of_mount ? "; write -o " : "", of_mount ? (int)(n - dashes) : 0,
+				   word + dashes),
+		       -1;
 	return option_set(spec, &raw->o.values, NULL);
 }
 

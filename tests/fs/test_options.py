@@ -75,6 +75,26 @@ def test_unknown_option(work, point, typed, meant):
                         (f'; did you mean {meant}?\n' if meant else '\n'))
 
 
+def test_mount_option_with_dashes(sample_carton, point):
+    """It is said how it is written; what follows it is not shown, since it may be a URL with a password."""
+    p = fails(1, '--mirror=https://u:secret@h/', sample_carton[0], point())
+    assert p.stderr.splitlines()[0] == 'cartonfs: unknown option: --mirror; write -o mirror'
+    assert 'secret' not in p.stderr
+    p = fails(1, '--bogus=1', sample_carton[0], point())
+    assert p.stderr.splitlines()[0] == 'cartonfs: unknown option: --bogus'
+
+
+@needs_root
+def test_no_fuse_device(sample_carton, point):
+    """As in a container that was not given it: one line, which says so."""
+    where = point()
+    script = 'mount -t tmpfs none /dev && mknod -m 666 /dev/null c 1 3 && exec "$@"'
+    p = run('unshare', '-m', 'sh', '-ec', script, 'sh', CARTONFS, sample_carton[0], where)
+    assert p.returncode == 32 and mountinfo(where) is None
+    assert p.stderr == ('cartonfs: /dev/fuse: is missing; run modprobe fuse as root, or start the container with '
+                        '--device /dev/fuse\n')
+
+
 def test_missing_source(work, point):
     fails(32, work / 'none.carton', point(), says='none.carton.*no such file')
 
