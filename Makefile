@@ -352,8 +352,9 @@ MAN := $(wildcard fs/*/*.[1-8] core/*.[1-8])
 
 # Builds with one line that counts in place of one for each file; all else that is said is shown.
 COUNTED = @{ $(MAKE) --no-print-directory $(ALL_CORES) all 2>&1; echo "status $$?"; } | \
-	awk '/^  (CC|AR|LINK|GEN) / { printf "\rbuilding: %d files", ++n; fflush(); next } \
-	/^status [0-9]+$$/ { status = $$2; next } { print n ? "\n" $$0 : $$0; n = 0 } END { if (n) print ""; exit status }'
+	awk -v show="$$(test -t 2 && echo yes)" \
+	'/^  (CC|AR|LINK|GEN) / { n++; if (show) printf "\rbuilding: %d files", n; fflush(); next } \
+	/^status [0-9]+$$/ { status = $$2; next } { print n ? "\n" $$0 : $$0; n = 0 } END { if (n) print show ? "" : "building: " n " files"; exit status }'
 
 demo: deps
 	$(COUNTED)
