@@ -17,7 +17,6 @@ static void count_file(const struct carton *c, const struct node *n, struct cart
 	bool local = e ? !c->container->remote : !o || object_entry(o);
 	/* MANIFEST was read when the carton was opened */
 	bool verified = o ? is_verified(o) : !e;
-	struct object_progress p;
 	uint64_t came = 0;
 
 	ret->files++;
@@ -34,8 +33,8 @@ static void count_file(const struct carton *c, const struct node *n, struct cart
 		ret->corrupt_files++;
 		ret->corrupt_bytes += size;
 	}
-	if (!local && !verified && o && object_progress(o, &p))
-		came = MIN(p.arrived, size);
+	if (!local && !verified && o)
+		came = MIN(object_here(o), size);
 	if (!local)
 		ret->cached_bytes += verified ? size : came;
 	if (!local && !verified)

@@ -165,6 +165,13 @@ bool chunked_is_complete(const struct chunked *c)
 	return atomic_load(&c->left) == 0;
 }
 
+uint64_t chunked_verified_bytes(const struct chunked *c)
+{
+	uint64_t n = (c->n_chunks - atomic_load(&c->left)) * c->file->chunk_size;
+
+	return MIN(n, c->file->size); /* the last one may be shorter */
+}
+
 bool chunked_completed(struct chunked *c)
 {
 	return !c->filler && chunked_is_complete(c) && !atomic_load(&c->told) &&

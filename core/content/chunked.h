@@ -82,7 +82,10 @@ void chunked_was_read(struct chunked *c, uint64_t off, size_t n);
 /* Are all chunks verified? */
 bool chunked_is_complete(const struct chunked *c);
 
-/* The same of a file that lacked none, but true only once. */
+/* Bytes of chunks that are verified. */
+uint64_t chunked_verified_bytes(const struct chunked *c);
+
+/* The same as chunked_is_complete() of a file that lacked none, but true only once. */
 bool chunked_completed(struct chunked *c);
 
 /*

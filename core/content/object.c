@@ -29,6 +29,19 @@ bool object_progress(struct object *o, struct object_progress *ret)
 	return f;
 }
 
+uint64_t object_here(struct object *o)
+{
+	uint64_t n = 0;
+
+	pthread_mutex_lock(&o->store->lock);
+	if (o->content)
+		n = atomic_load(&o->content->waits.arrived);
+	else if (o->bytes.chunks)
+		n = chunked_verified_bytes(o->bytes.chunks);
+	pthread_mutex_unlock(&o->store->lock);
+	return n;
+}
+
 /*
  * Gets the bytes of a small object in this thread, without the lock, which is held before and
  * after. Another thread may get them too: the first one's are kept.

@@ -183,6 +183,12 @@ struct object_progress {
 bool object_progress(struct object *o, struct object_progress *ret);
 
 /*
+ * Bytes of an object that is not verified and that the container does not have, which are here by
+ * now: they arrive, or their chunks are verified.
+ */
+uint64_t object_here(struct object *o);
+
+/*
  * A waiter. Belongs to the caller, who sets `done`; the rest is private. What needs a server ends
  * with -ETIMEDOUT for a waiter once `timeout_ms` has passed since it came, whoever else waits;
  * bytes move that on, as long as at least 1 KiB/s comes, for those who wait for bytes.

@@ -70,6 +70,17 @@ def test_what_is_read_is_fetched(nginx, remote, mount, cache):
         assert pread(m / NAME, 10000, len(LARGE) - 10) == LARGE[-10:]
 
 
+def test_what_is_here_is_counted(remote, mount, cache):
+    """Chunks that were read are here, although the whole of their file was not hashed."""
+    with mount(remote[0], '-o', 'ahead=off', *cache.options) as m:
+        counted = [json.loads(m.read('.cartonfs/status.json'))]
+        assert pread(m / NAME, 50 * CHUNK, 0) == LARGE[:50 * CHUNK]
+        counted.append(json.loads(m.read('.cartonfs/status.json')))
+        before, after = ([x['cached_bytes'], x['remote_bytes']] for x in counted)
+        assert m.state(NAME) == 'chunks' and sum(before) == sum(after)
+        assert 50 * CHUNK <= after[0] - before[0] < len(LARGE)
+
+
 def test_all_of_it(nginx, remote, mount, cache):
     """Read from its start to its end it comes once; then it is a cache entry that needs no server."""
     with mount(remote[0], *cache.options) as m:
