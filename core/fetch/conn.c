@@ -248,8 +248,6 @@ void conn_answered(struct fetcher *x, struct conn *c, const struct http_response
 
 	tell_server(x, c, a, error);
 	heard(c);
-	if (error == 0)
-		server_keeps(c->server);
 	if (error < 0 || http_status_errno(a->status) < 0 || conn_lost_way(c, a->status)) {
 		route_failed(&x->u->place->route, c, c->redirect);
 		return;

@@ -79,9 +79,8 @@ struct fetch {
 	uint64_t at;	       /* FETCH_PART: where its bytes begin in `dest` */
 	/*
 	 * Of a range, bytes of the same file that come first, in one request with it if they end
-	 * where it begins; else beside it, if a connection is free. They go to `lead_dest`; then
-	 * led() looks at them, once, before any byte of the range is taken from its connection. 0;
-	 * or the error that ends the fetch. n_lead 0: none.
+	 * where it begins. They go to `lead_dest`; then led() looks at them, once, before any byte
+	 * of the range is written. 0; or the error that ends the fetch. n_lead 0: none.
 	 */
 	uint64_t lead, n_lead;
 	struct file *lead_dest;

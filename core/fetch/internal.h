@@ -99,7 +99,7 @@ struct fetcher {
 	bool final;	  /* how the try failed is how the fetch ends */
 	uint64_t have;	  /* the first so many bytes of a range are in `dest` */
 	uint64_t settled; /* and so many are right, see settle() */
-	bool led;	  /* there is no lead, or it is right; else no byte of the range is taken */
+	bool led;	  /* there is no lead, or it is right; else nothing else is asked for */
 	bool probing;	  /* the first request is for the first piece */
 	bool head;	  /* FETCH_SIZE: the question under way is a HEAD */
 	struct gunzip *gunzip;

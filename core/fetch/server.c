@@ -17,7 +17,6 @@
 #define INTERVAL_DECAY 32    /* each right answer takes off this part of it */
 #define GOOD_TO_GROW 8	     /* right answers for each connection, before there is one more */
 #define LIMIT_NONE 32	     /* so many connections at once are no limit any more */
-#define KEPT_MS 10000	     /* so long at least servers keep connections that are idle */
 #define QUIET_MS 10000	     /* without a refusal: the incident is over */
 
 void server_end_incident(struct server *s)
@@ -81,8 +80,6 @@ static int enter(struct server *s, struct queue_slot *slot, int64_t deadline_ms,
 		return s->error ? s->error : -EBUSY;
 	queue_remove(slot);
 	slot->entered = true;
-	if (s->active == 0 && now - s->served_ms > KEPT_MS)
-		s->open = 0;
 	s->active++;
 	s->asked++;
 	if (s->interval_us && s->next_us <= now * 1000)
@@ -124,27 +121,6 @@ void server_leave(struct server *s, bool served)
 		s->served_ms = now_ms();
 	queue_wake(&s->queue, false);
 	pthread_mutex_unlock(&s->all->lock);
-}
-
-void server_keeps(struct server *s)
-{
-	if (!s)
-		return;
-	pthread_mutex_lock(&s->all->lock);
-	s->open = MAX(s->open, s->active);
-	pthread_mutex_unlock(&s->all->lock);
-}
-
-bool server_has_free(struct server *s)
-{
-	bool free;
-
-	if (!s)
-		return false;
-	pthread_mutex_lock(&s->all->lock);
-	free = s->active < s->open;
-	pthread_mutex_unlock(&s->all->lock);
-	return free;
 }
 
 void server_give_up(struct server *s, struct queue_slot *slot)

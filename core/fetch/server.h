@@ -48,13 +48,6 @@ int server_enter(struct server *s, struct queue_slot *slot, int64_t deadline_ms,
 void server_heard(struct server *s);		  /* there is an answer, or none will come */
 void server_leave(struct server *s, bool served); /* and has sent bytes until now */
 
-/*
- * An answer has come, over a connection that others may use afterwards. May one more request be
- * sent without a new connection, as far as is known?
- */
-void server_keeps(struct server *s);
-bool server_has_free(struct server *s);
-
 /* The slot is not wanted any more. May be called at any time. */
 void server_give_up(struct server *s, struct queue_slot *slot);
 

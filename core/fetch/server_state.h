@@ -23,7 +23,6 @@ struct server {
 	unsigned refs;
 	unsigned active;  /* requests under way, */
 	unsigned asked;	  /* and those of them that have no answer yet */
-	unsigned open;	  /* connections that are open, as far as is known */
 	unsigned limit;	  /* of those under way; 0: none */
 	unsigned good;	  /* right answers since the limit was changed */
 	unsigned in_row;  /* pauses since it became bad */

@@ -7,7 +7,7 @@
 #include "http/http.h"
 
 #define DOWN_MS 10000 /* for which a mirror that is not reached is not asked */
-#define MAX_KEPT 256  /* servers that nobody uses, but of which something is known */
+#define MAX_KEPT 256  /* servers that nobody uses, but that are limited */
 
 int servers_new(unsigned most, struct servers **ret)
 {
@@ -45,7 +45,7 @@ static void tidy(struct servers *all)
 		struct server *s = *at;
 		bool limited = s->limit || s->interval_us || s->refused || s->unreached || s->error;
 
-		if (s->refs > 0 || ((limited || s->open > 1) && all->n <= MAX_KEPT)) {
+		if (s->refs > 0 || (limited && all->n <= MAX_KEPT)) {
 			at = &s->next;
 			continue;
 		}

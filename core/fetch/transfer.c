@@ -42,21 +42,6 @@ static uint64_t lead_end(const struct fetcher *x)
 	return x->f.lead + x->f.n_lead;
 }
 
-/* Is the next byte of the connection one of the lead? */
-static bool brings_lead(const struct fetcher *x, const struct conn *c)
-{
-	return c->left.off < lead_end(x);
-}
-
-/* Pieces of the lead come one after the other. */
-static bool lead_is_asked(const struct fetcher *x)
-{
-	for (size_t i = 0; i < MAX_CONNECTIONS; i++)
-		if (x->conns[i].stream && brings_lead(x, &x->conns[i]))
-			return true;
-	return false;
-}
-
 /* As led(), of bytes that are written. */
 static int put_lead(struct fetcher *x, struct conn *c, const char *data, size_t n)
 {
@@ -67,8 +52,6 @@ static int put_lead(struct fetcher *x, struct conn *c, const char *data, size_t 
 	r = x->f.led(x->f.ctx, x->u->place);
 	x->led = r == 0;
 	x->final = r < 0;
-	/* what other connections have brought may be taken now */
-	task_wake(&x->task);
 	return r;
 }
 
@@ -76,7 +59,7 @@ static int put(struct fetcher *x, struct conn *c, const char *data, size_t n)
 {
 	uint64_t off = fetch_is_part(x) ? c->left.off - x->f.off + x->f.at : c->left.off;
 
-	if (brings_lead(x, c))
+	if (!x->led)
 		return put_lead(x, c, data, n);
 	return x->gunzip ? gunzip_feed(x->gunzip, data, n) : file_write(x->f.dest, data, n, off);
 }
@@ -91,11 +74,8 @@ static int drain(struct fetcher *x, struct conn *c)
 
 	if (!x->version && x->arrived > follow_limit(x->f.follow))
 		return -EAGAIN;
-	/* no byte of the range is looked at before the lead was */
-	if (!x->led && !brings_lead(x, c))
-		return -EAGAIN;
 	while ((got = http_peek(c->stream, &data)) > 0) {
-		uint64_t end = brings_lead(x, c) ? MIN(c->left.end, lead_end(x)) : c->left.end;
+		uint64_t end = x->led ? c->left.end : MIN(c->left.end, lead_end(x));
 		size_t n = (size_t)MIN(MIN((uint64_t)got, BLOCK), end - c->left.off);
 
 		/* an answer of the whole file goes on behind its piece */
@@ -232,9 +212,7 @@ static int conn_step(struct fetcher *x, struct conn *c)
 static int ask_pieces(struct fetcher *x)
 {
 	uint64_t base = fetch_is_part(x) ? x->f.off : 0;
-	/* a lead that lies elsewhere takes no connection from the range */
-	bool apart = !x->led && lead_end(x) < x->f.off + x->have;
-	size_t want = x->pieces.want + apart;
+	size_t want = x->led ? x->pieces.want : 1;
 	int r = 0;
 
 	for (size_t i = 0; i < want && r == 0 && now_ms() >= x->hold_ms; i++) {
@@ -243,18 +221,10 @@ static int ask_pieces(struct fetcher *x)
 
 		if (c->stream)
 			continue;
-		/* a new connection, which is slow at first, takes longer than the lead */
-		if (apart && i > 0 && !server_has_free(x->waits_for))
-			break;
 		if (!conn_allow(x, c, conns_active(x)))
 			break;
 		if (!pieces_take(&x->pieces, base + MIN(x->arrived, follow_limit(x->f.follow)),
 				 &c->left)) {
-			conn_close(x, c);
-			break;
-		}
-		if (brings_lead(x, c) && lead_is_asked(x)) {
-			pieces_return(&x->pieces, c->left);
 			conn_close(x, c);
 			break;
 		}

@@ -370,33 +370,6 @@ static void test_patience_that_ends(void **state)
 	end(&w);
 }
 
-/* As many connections are free as had answers at once and are not in use; a server closes idle ones. */
-static void test_free_connections(void **state)
-{
-	struct world w;
-
-	(void)state;
-	begin(&w, refused_until, 3);
-	assert_false(server_has_free(w.server));
-	send_one(&w, &w.clients[0]);
-	server_keeps(w.server);
-	assert_false(server_has_free(w.server));
-	send_one(&w, &w.clients[1]);
-	assert_false(server_has_free(w.server));
-	get_answer(&w, &w.clients[1]);
-	/* the second one had an answer, too, but over a connection that nobody has told of */
-	assert_false(server_has_free(w.server));
-	send_one(&w, &w.clients[1]);
-	server_keeps(w.server);
-	get_answer(&w, &w.clients[1]);
-	assert_true(server_has_free(w.server));
-	get_answer(&w, &w.clients[0]);
-	clock_ms += MINUTE_MS;
-	send_one(&w, &w.clients[0]);
-	assert_false(server_has_free(w.server));
-	end(&w);
-}
-
 /* ---- now and then ---- */
 
 static bool is_off(void)
@@ -445,7 +418,6 @@ int main(void)
 		cmocka_unit_test(test_limits),
 		cmocka_unit_test(test_long_answer),
 		cmocka_unit_test(test_patience_that_ends),
-		cmocka_unit_test(test_free_connections),
 		cmocka_unit_test(test_now_and_then),
 	};
 
