@@ -469,7 +469,7 @@ def test_verify_many_bad_files(work):
     (('verfy', 'x'), 'unknown command: verfy; did you mean verify?'),
     (('hash',), 'hash: SOURCE is missing'), (('cat', 'x'), 'cat: PATH is missing'),
     (('hash', 'x', 'y'), 'hash: too many arguments: y'),
-    (('status', '--json', '--watch'), 'status: either --json or --watch'),
+    (('status', '--json', '--watch'), 'status: only one of --json, --metrics and --watch'),
     (('hash', '--json', 'x'), 'hash has no option --json'),
     (('info', '-l', 'x'), 'info has no option --long'), (('hash', '-0', 'x'), 'hash has no option -0'),
     (('cache', 'gc', '1x'), 'cache gc: expected a size such as 500M or 20G: 1x'),

@@ -92,7 +92,7 @@ def test_home(work):
     isolated = 'import sys, subprocess, conditions; conditions.isolate(sys.argv[1]); ' \
                'sys.exit(subprocess.call(sys.argv[2:]))'
     names = ('HOME', 'TMPDIR', 'XDG_CACHE_HOME', 'XDG_CONFIG_HOME')
-    p = run(sys.executable, '-c', isolated, work / 'dir', BUILD / 'cartonctl', 'verify', work / 'm.carton',
+    p = run(sys.executable, '-c', isolated, work / 'dir', BUILD / 'cartonctl', 'info', work / 'm.carton',
             env=dict.fromkeys(names, str(work / 'home')) | {'PYTHONPATH': str(BENCH), 'PYTHONDONTWRITEBYTECODE': '1'})
     assert p.returncode == 0, p.stderr
     assert list((work / 'home').iterdir()) == []

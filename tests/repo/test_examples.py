@@ -109,7 +109,7 @@ def test_carton_toml(work):
 def test_libcarton(work, sample_carton):
     """The program of the page is complete."""
     path, c = sample_carton
-    block, = examples(ROOT / 'core/libcarton.3')
+    block = examples(ROOT / 'core/libcarton.3')[0]
     (work / 'x.c').write_text(block)
     variant = re.findall(r'-fsanitize=\S+', (BUILD / 'flags').read_text()) if SANITIZED else []
     p = run('cc', '-Wall', '-Wextra', '-Werror', *variant, '-o', work / 'x', work / 'x.c', f'-I{ROOT}/core',

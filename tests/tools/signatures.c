@@ -23,7 +23,7 @@ static int take(void *ctx, const struct buf *text)
 static void say(void *ctx, enum carton_log_level level, const char *subject, const char *message)
 {
 	(void)ctx;
-	if (level <= CARTON_LOG_WARNING)
+	if (level <= CARTON_LOG_NOTICE)
 		fprintf(stderr, "%s: %s\n", subject ? subject : "", message);
 }
 
