@@ -244,7 +244,8 @@ def test_resumed(work, registry, keeps):
         # a part at most is sent twice for each
         assert cut.cuts == 0 and cut.up < len(LARGE) + (1 if keeps else cuts * 32) * MIB, cut.up / MIB
     parts = [x for x in registry.requests() if x[0] == 'PATCH']
-    assert len(parts) == (1 + cuts if keeps else 3) and digest_of(LARGE) in uploads(registry) and has_tag(registry, url)
+    # those that the registry saw: three parts, and the rest of one that broke off, once or twice
+    assert 3 <= len(parts) <= 3 + 2 * cuts and digest_of(LARGE) in uploads(registry) and has_tag(registry, url)
     assert push(path, url)['sent'] == 0
 
 
