@@ -118,6 +118,14 @@ struct carton_options {
 int carton_open(const char *source, const struct carton_options *options, struct carton **ret);
 
 /*
+ * Why the last call of this thread failed that opens a carton, or lists, finds, pins or reads files
+ * (carton_open() to carton_info()): `error` is its result. In a carton_done_fn, why the request has
+ * failed. One line that is safe to print: the subject, if there is one, and the message, as the log
+ * has them, at most 2047 bytes. Never NULL; it changes with the next call of this thread.
+ */
+const char *carton_error(int error);
+
+/*
  * Is a result one that may be another soon, such as -ECONNREFUSED or -ETIMEDOUT: a server is not
  * reached, overloaded, or fails?
  */

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "base/failure.h"
 #include "base/util.h"
 
 /* The only global: set before threads start, read-only after. */
@@ -36,6 +37,16 @@ static void escape(const char *s, char *out, size_t n)
 	out[used] = '\0';
 }
 
+/* An error is why the call of this thread fails. Of a long subject, the message is still shown. */
+static void keep(const char *subject, const char *message)
+{
+	char text[2048];
+
+	if (subject)
+		snprintf(text, sizeof(text), "%.1024s: %.1000s", subject, message);
+	failure_set(subject ? text : message);
+}
+
 __attribute__((format(printf, 3, 0))) static void report(enum carton_log_level level,
 							 const char *subject, const char *fmt,
 							 va_list ap)
@@ -43,13 +54,16 @@ __attribute__((format(printf, 3, 0))) static void report(enum carton_log_level l
 	char text[2048], safe_text[4096], safe_subject[4 * (MAX_PATH_LEN + 1)];
 	int saved = errno;
 
-	if (!logger.fn)
+	if (!logger.fn && level != CARTON_LOG_ERROR)
 		return;
 	vsnprintf(text, sizeof(text), fmt, ap);
 	escape(text, safe_text, sizeof(safe_text));
 	if (subject)
 		escape(subject, safe_subject, sizeof(safe_subject));
-	logger.fn(logger.ctx, level, subject ? safe_subject : NULL, safe_text);
+	if (level == CARTON_LOG_ERROR)
+		keep(subject ? safe_subject : NULL, safe_text);
+	if (logger.fn)
+		logger.fn(logger.ctx, level, subject ? safe_subject : NULL, safe_text);
 	errno = saved;
 }
 
@@ -69,6 +83,16 @@ int log_error(int r, const char *subject, const char *fmt, ...)
 	va_start(ap, fmt);
 	report(CARTON_LOG_ERROR, subject, fmt, ap);
 	va_end(ap);
+	return r;
+}
+
+int error_again(int r, const char *subject, const char *text)
+{
+	char safe_subject[2048], safe_text[1024];
+
+	escape(subject, safe_subject, sizeof(safe_subject));
+	escape(text, safe_text, sizeof(safe_text));
+	keep(safe_subject, safe_text);
 	return r;
 }
 

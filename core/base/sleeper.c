@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/sleeper.h"
 
+#include <stdlib.h>
+
+#include "base/failure.h"
 #include "base/util.h"
 #include "base/workers.h"
 
@@ -23,6 +26,7 @@ void sleeper_init(struct sleeper *s)
 
 void sleeper_finish(struct sleeper *s)
 {
+	free(s->failure);
 	pthread_cond_destroy(&s->changed);
 	pthread_mutex_destroy(&s->lock);
 }
@@ -32,6 +36,8 @@ void sleeper_wake(struct sleeper *s, int result)
 	pthread_mutex_lock(&s->lock);
 	s->woken = true;
 	s->result = result;
+	if (result < 0)
+		failure_keep(&s->failure);
 	pthread_cond_signal(&s->changed);
 	pthread_mutex_unlock(&s->lock);
 }
@@ -58,5 +64,7 @@ int sleeper_wait(struct sleeper *s, struct cancel *cancel)
 
 	if (counted)
 		workers_unblock();
+	if (r == 0)
+		failure_set(s->failure);
 	return r;
 }

@@ -16,13 +16,17 @@ struct sleeper {
 	pthread_cond_t changed;
 	bool woken, fired;
 	struct cancel_hook hook;
-	int result; /* what it was woken with */
+	int result;    /* what it was woken with */
+	char *failure; /* why, see failure.h; or NULL */
 };
 
 void sleeper_init(struct sleeper *s);
 void sleeper_finish(struct sleeper *s);
 
-/* The callback has come, with that result. Once, and the last thing that is done with `s`. */
+/*
+ * The callback has come, with that result; below 0, the text of the failure (failure.h) goes to the
+ * thread that waits. Once, and the last thing that is done with `s`.
+ */
 void sleeper_wake(struct sleeper *s, int result);
 
 /*

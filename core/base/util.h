@@ -27,6 +27,9 @@
 int log_error(int r, const char *subject, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
+/* Sets the text of the thread's failure (failure.h), of what was logged before. Returns `r`. */
+int error_again(int r, const char *subject, const char *text);
+
 /* Does it mean that a server is not reached, or overloaded? */
 static inline bool error_is_outage(int error)
 {

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/failure.h"
 #include "base/limits.h"
 #include "base/util.h"
 
@@ -90,6 +91,7 @@ static void *work(void *arg)
 			q->tail = &q->head;
 		q->waiting--;
 		pthread_mutex_unlock(&w->lock);
+		failure_forget();
 		job->run(job);
 		pthread_mutex_lock(&w->lock);
 		if (--w->unfinished == 0 && w->ending)

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "archive/decode.h"
+#include "base/failure.h"
 #include "base/sleeper.h"
 #include "tensor/dtype.h"
 
@@ -20,6 +21,7 @@ int carton_lookup(const struct carton_node *dir, const char *name, struct carton
 {
 	struct node *n = to_node(dir);
 
+	failure_forget();
 	if (n->kind != NODE_DIR)
 		return -ENOTDIR;
 	n = tree_child(n, name);
@@ -43,6 +45,7 @@ int carton_resolve(const struct carton *c, const char *path, struct carton_node 
 	struct node *at = c->tree->shown;
 	char name[MAX_COMPONENT + 1];
 
+	failure_forget();
 	while (*path) {
 		size_t len = strcspn(path, "/");
 		int r;

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "carton/opened.h"
+#include "base/failure.h"
 #include "base/util.h"
 #include "cache/cache.h"
 
@@ -301,6 +302,7 @@ int carton_info(struct carton *c, char **ret_json)
 	char hash[65];
 	int r;
 
+	failure_forget();
 	if (!c->meta)
 		return -EBADMSG;
 	carton_model_hash(c, hash);

@@ -5,6 +5,7 @@
  */
 #include <stdlib.h>
 
+#include "base/failure.h"
 #include "carton/request.h"
 
 /* The extent that holds byte `off`, which lies within the file. */
@@ -64,10 +65,11 @@ static ssize_t read_part(struct part *p, char *out)
 {
 	uint64_t size = node_size(p->file);
 	size_t done = 0;
+	int withdrawn = request_check_withdrawn(p->file);
 
 	/* also if the file is pinned: its literal bytes were made of damaged ones */
-	if (request_is_withdrawn(p->file))
-		return -EBADMSG;
+	if (withdrawn < 0)
+		return withdrawn;
 	if (p->off >= size)
 		return 0;
 	p->n = (size_t)MIN(p->n, size - p->off);
@@ -92,6 +94,7 @@ ssize_t carton_read(struct carton_node *file, void *ret_buf, size_t n, uint64_t 
 {
 	struct part p = { to_node(file), off, n, .how = nowait ? READ_NOW : READ_FETCH };
 
+	failure_forget();
 	return read_part(&p, ret_buf);
 }
 
@@ -122,6 +125,8 @@ static void read_fetched(struct object_wait *wait, int result)
 	q->round++;
 	q->waiting = false;
 	q->error = result;
+	if (result < 0)
+		failure_keep(&q->failure);
 	pthread_mutex_unlock(&q->lock);
 	workers_submit(q->workers, &q->job, LANE_READS);
 }
@@ -148,6 +153,7 @@ static int fetch_part(struct carton_request *q, const struct part *p)
 
 	pthread_mutex_lock(&q->lock);
 	r = q->cancelled ? -ECANCELED : q->error;
+	failure_set(q->error < 0 ? q->failure : NULL);
 	round = ++q->round;
 	pthread_mutex_unlock(&q->lock);
 	if (r < 0)
@@ -198,6 +204,7 @@ int carton_read_later(struct carton *c, const struct carton_range *range, carton
 				   0;
 	struct carton_request *q = request_new(last - first + 1, done, ctx);
 
+	failure_forget();
 	if (!q)
 		return -ENOMEM;
 	q->file = file;

@@ -7,6 +7,8 @@
 
 #include <stdlib.h>
 
+#include "base/failure.h"
+
 struct carton_request *request_new(size_t n_pins, carton_done_fn *done, void *ctx)
 {
 	struct carton_request *q = calloc(1, sizeof(*q) + n_pins * sizeof(struct pin));
@@ -27,15 +29,19 @@ void request_unref(struct carton_request *q)
 	if (atomic_fetch_sub(&q->refs, 1) != 1)
 		return;
 	pthread_mutex_destroy(&q->lock);
+	free(q->failure);
 	free(q->data);
 	free(q);
 }
 
-bool request_is_withdrawn(const struct node *file)
+int request_check_withdrawn(const struct node *file)
 {
 	const struct lazy_dir *lazy = file->has_body ? node_lazy_above(file) : NULL;
+	char path[MAX_PATH_LEN + 1];
 
-	return lazy && object_is_withdrawn(lazy->object);
+	if (!lazy || !object_is_withdrawn(lazy->object))
+		return 0;
+	return error_again(-EBADMSG, tree_path(file, path), "is made of a damaged file");
 }
 
 /* ---- pinning ---- */
@@ -95,6 +101,7 @@ static void pin_done(struct object_wait *wait, int result)
 	q->pending--;
 	if (result < 0 && q->result == 0) {
 		q->result = result;
+		failure_keep(&q->failure);
 		cancel_waits(q);
 	}
 	last = q->pending == 0;
@@ -108,6 +115,7 @@ static void pin_done(struct object_wait *wait, int result)
 		return;
 	if (result < 0 || !tell)
 		request_put_pins(q);
+	failure_set(q->failure);
 	if (tell)
 		q->done(q->ctx, result);
 	request_unref(q);
@@ -224,10 +232,11 @@ int carton_pin_observed(struct carton_node *node, struct carton_observer *observ
 	struct carton_request *q = NULL;
 	int r = 0;
 
+	failure_forget();
 	if (file->kind != NODE_FILE)
 		r = file->kind == NODE_DIR ? -EISDIR : -ELOOP;
-	if (r == 0 && request_is_withdrawn(file))
-		r = -EBADMSG;
+	if (r == 0)
+		r = request_check_withdrawn(file);
 	if (r == 0)
 		r = node_make_object(file);
 	if (r == 0 && done) {
@@ -262,6 +271,7 @@ int carton_size(struct carton *c, struct carton_node *node, carton_done_fn *done
 	const struct node *file = to_node(node);
 
 	(void)c;
+	failure_forget();
 	if (file->kind != NODE_FILE || node_size(file) != OBJECT_NO_SIZE)
 		return 0;
 	return done ? await(node_extent(file, 0).object, object_get_size, done, ctx, ret) : -EAGAIN;
@@ -274,6 +284,7 @@ int carton_list(struct carton *c, struct carton_node *dir, carton_done_fn *done,
 	int r;
 
 	(void)c;
+	failure_forget();
 	if (!children)
 		return 0;
 	/* the children stay once they are made, so pins of them need not be counted */

@@ -23,6 +23,7 @@ struct carton_request {
 	pthread_mutex_t lock; /* guards what follows */
 	bool cancelled, finished;
 	int result;
+	char *failure;	/* why, see base/failure.h; or NULL */
 	size_t pending; /* pins being waited for */
 	bool holds;	/* the request waits for pins, and puts them when it fails */
 
@@ -53,9 +54,9 @@ void request_unref(struct carton_request *q);
 void request_put_pins(struct carton_request *q);
 
 /*
- * Was the directory of the file generated from an object that turned out to be damaged? Then the
- * literal bytes of the file are wrong too.
+ * -EBADMSG: the directory of the file was generated from an object that turned out to be damaged,
+ * so the literal bytes of the file are wrong too. Else 0.
  */
-bool request_is_withdrawn(const struct node *file);
+int request_check_withdrawn(const struct node *file);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "base/failure.h"
 #include "base/ingest.h"
 #include "base/util.h"
 #include "carton.h"
@@ -131,6 +132,7 @@ static void take_all(struct fill *f, int result)
 	if (result == 0)
 		take_bytes(f);
 	if (result == -EBADMSG) {
+		fault_keep(o);
 		o->state = OBJECT_CORRUPT;
 		atomic_store(&o->read_failed, false);
 	}
@@ -163,6 +165,7 @@ static void drop_bytes(struct fill *f)
 static void report(struct fill *f, int result)
 {
 	struct object *o = f->object;
+	char *why;
 
 	if (f->what == FILL_SIZE || f->quiet || result == 0 || result == -EBADMSG ||
 	    result == -ECANCELED)
@@ -172,7 +175,11 @@ static void report(struct fill *f, int result)
 		return;
 	if (result == -ESTALE)
 		o->stale_ms = now_ms();
+	why = failure_copy();
 	carton_log(CARTON_LOG_ERROR, object_name(o), "cannot be read now: %s", strerror(-result));
+	/* what was logged before, such as by the server, says more */
+	failure_set(why);
+	free(why);
 }
 
 static void lock(struct fill *f)

@@ -47,6 +47,7 @@ static void hash_failed(struct object *o)
 	seal_drop(o);
 	chunked_fail(o->bytes.chunks);
 	pthread_mutex_lock(&o->store->lock);
+	fault_keep(o);
 	o->state = OBJECT_CORRUPT;
 	withdraw_derived(o);
 	pthread_mutex_unlock(&o->store->lock);

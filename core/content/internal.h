@@ -11,6 +11,7 @@
  *	keep		how long copies are kept: the idle list, the budget for memory, seals
  *	waits		who waits for a fill of an object, and until when
  *	other		waits for what another process does
+ *	fault		why objects are corrupt
  *	store		finds objects by their hash
  *	plan		where the bytes may be
  *	run		which small entries are fetched together
@@ -99,12 +100,31 @@ struct object_store {
 	struct object *oldest, *newest;	   /* copies that nobody has pinned, by last use */
 	uint64_t memory_used, idle_memory; /* of all copies; of the idle ones */
 	unsigned files_used;
-	struct waits *timed; /* those with deadlines */
-	struct task clock;   /* looks at them; not used without events */
+	struct fault *faults; /* the newest is first */
+	struct waits *timed;  /* those with deadlines */
+	struct task clock;    /* looks at them; not used without events */
 };
 
 /* the kernel repeats what failed within so many ms: the second one gets the same answer */
 #define KERNEL_REPEATS_MS 500
+
+/* ---- fault.c, called with the lock held ---- */
+
+/* A damaged object: others who want its bytes get to know why, too. */
+struct fault {
+	struct fault *next;
+	const struct object *object;
+	char *text;
+};
+
+/* The text of this thread's failure is why the object is corrupt. */
+void fault_keep(const struct object *o);
+
+/* It was found corrupt before: sets the text of this thread's failure again. Returns -EBADMSG. */
+int fault_again(const struct object *o);
+
+/* Frees all texts. */
+void fault_finish(struct object_store *s);
 
 /* ---- fill.c ---- */
 

@@ -79,12 +79,12 @@ int object_get(struct object *o, struct object_wait *wait)
 	    o->ops->get_now && !cancel_fired(&s->stop))
 		get_now(o);
 	if (object_is_withdrawn(o) || (o->bytes.chunks && o->state == OBJECT_CORRUPT)) {
-		r = -EBADMSG;
+		r = fault_again(o);
 	} else if (o->bytes.kind != BYTES_NONE) {
 		keep_remove(s, o);
 		o->pins++;
 	} else if (o->state == OBJECT_CORRUPT && o->ops->final && !atomic_load(&o->read_failed)) {
-		r = -EBADMSG;
+		r = fault_again(o);
 	} else {
 		r = fill_join(o, FILL_ALL, wait, &start);
 	}
@@ -214,7 +214,7 @@ int object_read(struct object *o, void *ret_buf, size_t n, uint64_t off, bool no
 
 	/* also who has it pinned; what it was made of has been reported */
 	if (object_is_withdrawn(o))
-		return -EBADMSG;
+		return error_again(-EBADMSG, object_name(o), "is made of a damaged file");
 	atomic_fetch_add_explicit(&o->store->reads, 1, memory_order_relaxed);
 	r = bytes_read(&o->bytes, o->store->tagger, o->size, ret_buf, n, off, nowait);
 	if (r == 0 && o->bytes.chunks) {
@@ -222,7 +222,9 @@ int object_read(struct object *o, void *ret_buf, size_t n, uint64_t off, bool no
 		if (chunked_completed(o->bytes.chunks))
 			chunks_complete(o);
 	}
-	if (r == -EBADMSG && !atomic_exchange(&o->read_failed, true)) {
+	if (r == -EBADMSG && atomic_exchange(&o->read_failed, true)) {
+		error_again(r, object_name(o), "is damaged, as was found before");
+	} else if (r == -EBADMSG) {
 		atomic_store(&o->no_chunks, true);
 		if (!o->bytes.chunks || !chunked_failed(o->bytes.chunks))
 			carton_log(CARTON_LOG_ERROR, object_name(o),

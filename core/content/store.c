@@ -230,6 +230,7 @@ void object_store_free(struct object_store *s)
 		s->derived = o->next_hash;
 		object_free(o);
 	}
+	fault_finish(s);
 	free(s->buckets);
 	tagger_free(s->tagger);
 	cancel_finish(&s->stop);

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "content/waits.h"
 
+#include <stdlib.h>
+
+#include "base/failure.h"
 #include "base/util.h"
 #include "content/internal.h"
 
@@ -106,12 +109,17 @@ struct object_wait *waits_take(struct waits *l)
 
 void waits_end(struct object_wait *list, int result)
 {
+	/* a waiter's callback may leave another text */
+	char *why = result < 0 ? failure_copy() : NULL;
+
 	while (list) {
 		struct object_wait *w = list;
 
 		list = w->next;
+		failure_set(why);
 		w->done(w, result);
 	}
+	free(why);
 }
 
 bool object_wait_cancel(struct object_wait *wait)

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "base/failure.h"
 #include "fetch/remote_source.h"
 #include "http/hf.h"
 #include "http/http.h"
@@ -320,6 +321,7 @@ int carton_open_as(enum opening how, const char *source, const struct carton_opt
 	char label[256];
 	int r;
 
+	failure_forget();
 	if (!c)
 		return -ENOMEM;
 	cancel_init(&c->stop, NULL);

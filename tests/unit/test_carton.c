@@ -2,6 +2,7 @@
 /* An open carton as a whole: what carton.toml says, what was read of it, where its bytes are. */
 #include <fcntl.h>
 #include <ftw.h>
+#include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -271,6 +272,74 @@ static void test_compare(void **state)
 	assert_int_equal(carton_compare(carton_root(e->c), STDIN_FILENO), -EINVAL);
 }
 
+/* ---- why a call has failed ---- */
+
+struct told {
+	pthread_mutex_t lock; /* guards the rest */
+	pthread_cond_t changed;
+	char text[512]; /* carton_error() of the callback; "": it was not called yet */
+};
+
+static void tell(void *ctx, int result)
+{
+	struct told *t = ctx;
+
+	pthread_mutex_lock(&t->lock);
+	snprintf(t->text, sizeof(t->text), "%s", carton_error(result));
+	pthread_cond_signal(&t->changed);
+	pthread_mutex_unlock(&t->lock);
+}
+
+/* Why the first pin of a damaged file fails, as its callback sees it. */
+static void pin_damaged(const struct env *e, char ret[512])
+{
+	struct told t = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, "" };
+	struct carton_request *q;
+
+	assert_int_equal(carton_pin(e->c, find(e, "model/bad"), tell, &t, &q), -EINPROGRESS);
+	pthread_mutex_lock(&t.lock);
+	while (!t.text[0])
+		pthread_cond_wait(&t.changed, &t.lock);
+	pthread_mutex_unlock(&t.lock);
+	carton_request_free(q);
+	memcpy(ret, t.text, sizeof(t.text));
+}
+
+static void *pin_again(void *ctx)
+{
+	const struct env *e = ctx;
+
+	assert_int_equal(carton_pin_wait(e->c, find(e, "model/bad")), -EBADMSG);
+	return must(strdup(carton_error(-EBADMSG)));
+}
+
+static void test_error(void **state)
+{
+	const struct carton_options options = { .offline = true };
+	struct env *e = *state;
+	struct carton_node *node;
+	struct carton *none;
+	char first[512], *again;
+	pthread_t thread;
+
+	pin_damaged(e, first);
+	assert_memory_equal(first, "model/bad: sha256 mismatch", 26);
+	/* this thread had no failure; an older text goes with the next call */
+	assert_int_equal(carton_open("/none\n.carton", &options, &none), -ENOENT);
+	assert_non_null(strstr(carton_error(-ENOENT), "/none\\x0a.carton"));
+	assert_int_equal(carton_lookup(carton_root(e->c), "none", &node), -ENOENT);
+	assert_string_equal(carton_error(-ENOENT), strerror(ENOENT));
+	/* not logged a second time, and told all the same */
+	assert_int_equal(pthread_create(&thread, NULL, pin_again, e), 0);
+	assert_int_equal(pthread_join(thread, (void **)&again), 0);
+	assert_string_equal(again, first);
+	free(again);
+	assert_string_equal(carton_error(-ENOENT), strerror(ENOENT));
+	again = pin_again(e);
+	assert_string_equal(again, first);
+	free(again);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -280,6 +349,7 @@ int main(void)
 		cmocka_unit_test(test_views),
 		cmocka_unit_test(test_numbers),
 		cmocka_unit_test_setup_teardown(test_compare, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_error, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
