@@ -47,20 +47,21 @@ static void keep(const char *subject, const char *message)
 	failure_set(subject ? text : message);
 }
 
-__attribute__((format(printf, 3, 0))) static void report(enum carton_log_level level,
+/* `fails`: it is why a call fails. */
+__attribute__((format(printf, 4, 0))) static void report(enum carton_log_level level, bool fails,
 							 const char *subject, const char *fmt,
 							 va_list ap)
 {
 	char text[2048], safe_text[4096], safe_subject[4 * (MAX_PATH_LEN + 1)];
 	int saved = errno;
 
-	if (!logger.fn && level != CARTON_LOG_ERROR)
+	if (!logger.fn && !fails)
 		return;
 	vsnprintf(text, sizeof(text), fmt, ap);
 	escape(text, safe_text, sizeof(safe_text));
 	if (subject)
 		escape(subject, safe_subject, sizeof(safe_subject));
-	if (level == CARTON_LOG_ERROR)
+	if (fails)
 		keep(subject ? safe_subject : NULL, safe_text);
 	if (logger.fn)
 		logger.fn(logger.ctx, level, subject ? safe_subject : NULL, safe_text);
@@ -72,7 +73,16 @@ void carton_log(enum carton_log_level level, const char *subject, const char *fm
 	va_list ap;
 
 	va_start(ap, fmt);
-	report(level, subject, fmt, ap);
+	report(level, level == CARTON_LOG_ERROR, subject, fmt, ap);
+	va_end(ap);
+}
+
+void log_attempt(enum carton_log_level level, const char *subject, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	report(level, true, subject, fmt, ap);
 	va_end(ap);
 }
 
@@ -81,7 +91,7 @@ int log_error(int r, const char *subject, const char *fmt, ...)
 	va_list ap;
 
 	va_start(ap, fmt);
-	report(CARTON_LOG_ERROR, subject, fmt, ap);
+	report(CARTON_LOG_ERROR, true, subject, fmt, ap);
 	va_end(ap);
 	return r;
 }

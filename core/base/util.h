@@ -27,6 +27,13 @@
 int log_error(int r, const char *subject, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
+/*
+ * Logs an attempt that has failed, perhaps one of several: at any level it sets the text of the
+ * thread's failure (failure.h), as errors do.
+ */
+void log_attempt(enum carton_log_level level, const char *subject, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
 /* Sets the text of the thread's failure (failure.h), of what was logged before. Returns `r`. */
 int error_again(int r, const char *subject, const char *text);
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/failure.h"
 #include "base/sleeper.h"
 #include "base/util.h"
 #include "fetch/internal.h"
@@ -120,6 +121,7 @@ static void end_try(struct fetcher *x, int r)
 		x->rounds = x->waited = 0;
 	}
 	again = url_failed(x, r);
+	failure_keep(&x->failure);
 	if (r == -EBADMSG && fetch_is_part(x) && (!again || x->f.what == FETCH_PART)) {
 		over(x, r);
 		return;
@@ -236,6 +238,9 @@ static bool finish(struct fetcher *x)
 	for (size_t i = 0; i < x->n_urls; i++)
 		server_unref(x->urls[i].at);
 	free(x->urls);
+	if (result < 0)
+		failure_set(x->failure);
+	free(x->failure);
 	free(x);
 	f.done(f.ctx, result, size);
 	return false;

@@ -81,6 +81,7 @@ struct fetcher {
 	struct cancel_hook hook;
 	enum { FETCH_START, FETCH_BEGIN, FETCH_TRY, FETCH_CHECK, FETCH_PAUSE, FETCH_OVER } phase;
 	int result;
+	char *failure; /* why the last try failed, see base/failure.h; or NULL */
 	int64_t deadline_ms;
 
 	struct url *urls;

@@ -373,9 +373,9 @@ int transfer_late(struct fetcher *x)
 		return conn_waits_why(x);
 	for (size_t i = 0; i < MAX_CONNECTIONS; i++)
 		answered |= x->conns[i].stream && x->conns[i].answered;
-	carton_log(atomic_exchange(logged, true) ? CARTON_LOG_DEBUG : CARTON_LOG_WARNING,
-		   http_url_redact(x->u->url, shown, sizeof(shown)), "%s",
-		   answered ? "the body did not end before the deadline" :
-			      "no answer before the deadline");
+	log_attempt(atomic_exchange(logged, true) ? CARTON_LOG_DEBUG : CARTON_LOG_WARNING,
+		    http_url_redact(x->u->url, shown, sizeof(shown)), "%s",
+		    answered ? "the body did not end before the deadline" :
+			       "no answer before the deadline");
 	return -ETIMEDOUT;
 }

@@ -131,10 +131,10 @@ static void log_failure(struct url *u, bool trusted)
 	}
 	if (u->error == -ENOENT || u->error == -EACCES || u->error == -EAGAIN ||
 	    u->error == -EPROTO)
-		carton_log(CARTON_LOG_WARNING, shown, "cannot be fetched from there: %s%s%s%s",
-			   u->error == -EAGAIN ? "the server asks to come back later" :
-						 strerror(-u->error),
-			   *u->reason ? ": " : "", u->reason, advice(u, trusted));
+		log_attempt(CARTON_LOG_WARNING, shown, "cannot be fetched from there: %s%s%s%s",
+			    u->error == -EAGAIN ? "the server asks to come back later" :
+						  strerror(-u->error),
+			    *u->reason ? ": " : "", u->reason, advice(u, trusted));
 }
 
 static bool check_failure(const struct fetcher *x, struct url *u, int error)

@@ -124,7 +124,8 @@ struct http_stream {
 	bool closed;	    /* the owner is gone: neither ctx nor logged_once may be used */
 	atomic_bool *logged_once;
 	bool probe;
-	int error; /* with done: 0 or -errno */
+	int error;     /* with done: 0 or -errno, */
+	char *failure; /* and why, see base/failure.h; or NULL */
 	struct http_response response;
 
 	/* guarded by http->lock */
@@ -216,8 +217,11 @@ struct http_stream *http_next(struct http_thread *thread, unsigned *ret_actions)
 void http_log(enum carton_log_level level, const char *url, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* The level to log a failure of the stream at; counts it as logged. Takes the stream's lock. */
-enum carton_log_level http_failure_level(struct http_stream *stream);
+/*
+ * The stream has failed: says why (log_attempt()), as a warning unless an earlier attempt was
+ * logged so. Takes the stream's lock.
+ */
+void http_log_failure(struct http_stream *stream, const char *url, const char *why);
 
 /* ---- tokens.c: takes http->secrets, but where it says that the lock is held ---- */
 

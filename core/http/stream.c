@@ -9,34 +9,12 @@
 #include <time.h>
 
 #include "base/budget.h"
+#include "base/failure.h"
 #include "http/internal.h"
 
 /* A redirect target is not used in the last part of its life, */
 #define MARGIN_PART 10
 #define MARGIN_MAX_S 30 /* at most so long */
-
-/* ---- log ---- */
-
-void http_log(enum carton_log_level level, const char *url, const char *fmt, ...)
-{
-	char subject[HTTP_MAX_URL + 128], text[1024];
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
-	va_end(ap);
-	carton_log(level, http_url_redact(url, subject, sizeof(subject)), "%s", text);
-}
-
-enum carton_log_level http_failure_level(struct http_stream *s)
-{
-	bool quiet;
-
-	pthread_mutex_lock(&s->lock);
-	quiet = s->closed || (s->logged_once && atomic_exchange(s->logged_once, true));
-	pthread_mutex_unlock(&s->lock);
-	return quiet ? CARTON_LOG_DEBUG : CARTON_LOG_WARNING;
-}
 
 /* ---- life ---- */
 
@@ -72,6 +50,7 @@ void http_stream_unref(struct http_stream *s)
 	curl_slist_free_all(s->lines);
 	pthread_mutex_destroy(&s->lock);
 	free(s->ring);
+	free(s->failure);
 	budget_drop(s->http->budget, s->ring_size + s->read_size);
 	free(s);
 }
@@ -99,6 +78,9 @@ void http_stream_end(struct http_stream *s, int error)
 	pthread_mutex_lock(&s->lock);
 	s->done = true;
 	s->error = error;
+	if (error < 0)
+		failure_keep(&s->failure);
+	failure_forget();
 	wake_owner(s);
 	pthread_mutex_unlock(&s->lock);
 }
@@ -316,7 +298,7 @@ int http_start_request(struct http *http, const struct http_request *request, ht
 	if (r == 0)
 		r = set_target(s, request, &why);
 	if (r < 0 && r != -ENOMEM)
-		http_log(http_failure_level(s), request->url, "%s", why);
+		http_log_failure(s, request->url, why);
 	if (r == 0)
 		r = http_stream_post(s, HTTP_ACT_START);
 	if (r < 0) {
@@ -327,6 +309,14 @@ int http_start_request(struct http *http, const struct http_request *request, ht
 	return 0;
 }
 
+/* How it has ended, with the text for this thread. Lock held. */
+static int stream_error(const struct http_stream *s)
+{
+	if (s->error < 0)
+		failure_set(s->failure);
+	return s->error;
+}
+
 int http_answer(struct http_stream *s, struct http_response *ret)
 {
 	int r = 0;
@@ -335,7 +325,7 @@ int http_answer(struct http_stream *s, struct http_response *ret)
 	if (s->ready)
 		*ret = s->response;
 	else
-		r = s->done ? s->error : -EAGAIN;
+		r = s->done ? stream_error(s) : -EAGAIN;
 	pthread_mutex_unlock(&s->lock);
 	return r;
 }
@@ -352,7 +342,7 @@ ssize_t http_peek(struct http_stream *s, const char **ret)
 		*ret = s->ring + at;
 		r = (ssize_t)MIN(s->head - s->tail, s->ring_size - at);
 	} else {
-		r = s->done ? s->error : -EAGAIN;
+		r = s->done ? stream_error(s) : -EAGAIN;
 	}
 	pthread_mutex_unlock(&s->lock);
 	return r;

@@ -28,16 +28,19 @@ static void stream_finish(struct http_stream *s, int error)
 static void stream_fail(struct http_stream *s, int error, const char *why)
 {
 	if (!s->probe || error != -EOPNOTSUPP)
-		http_log(http_failure_level(s), s->target.url, "%s", why);
+		http_log_failure(s, s->target.url, why);
 	stream_finish(s, error);
 }
 
 static void stream_fail_address(struct http_stream *s)
 {
-	http_log(http_failure_level(s), s->target.url,
+	char why[256];
+
+	snprintf(why, sizeof(why),
 		 "refused: %s leads to a %s address; the option -o private_links allows it",
 		 s->n_seen > 1 || s->from_redirect ? "a redirect" : "a URL of the carton",
 		 http_address_class_name(s->refused_class));
+	http_log_failure(s, s->target.url, why);
 	stream_finish(s, -EACCES);
 }
 
