@@ -3,29 +3,39 @@
 Cartons from Python, by libcarton: files and tensors whose bytes are verified, without a mount.
 
     import carton
-    with carton.open('m.carton') as c:
-        print(c.paths())
-        with c.file('model/config.json') as f:
+    with carton.open('m.carton') as c:      # or https://, s3://, hf://, oci://
+        print(c.listdir('model'), c.info()['model_name'])
+        with c.open('model/config.json') as f:
             print(f.read())
         weights = c.tensor('weights')       # needs numpy
 
 Options are the members of struct carton_options, see carton.h: carton.open(url, offline=True).
-Failures are OSError with the text of the library. Threads of the library run while a carton is
-open: do not fork then. LIBCARTON names the library if it is not installed.
+Failures are OSError with errno and the text of the library; DamagedError where bytes are not those
+that MANIFEST says, of which none is returned. Any thread may use a carton and its files. Of a
+process that was forked they cannot be used: it opens the carton anew. Where fsspec is installed,
+fsspec.filesystem('carton', fo=source) is a carton. LIBCARTON names a library that is not installed.
 """
 import atexit
+import collections
 import ctypes
+import errno
+import functools
 import io
+import itertools
+import json
+import math
+import mmap
 import os
 import threading
 import weakref
 
-__all__ = ['open', 'Carton', 'File']
+__all__ = ['open', 'Carton', 'DamagedError', 'File', 'Stat']
 
 c_bool, c_char_p, c_int, c_void_p = ctypes.c_bool, ctypes.c_char_p, ctypes.c_int, ctypes.c_void_p
 c_uint, c_uint64 = ctypes.c_uint, ctypes.c_uint64
 _list = ctypes.POINTER(c_char_p)
-_log_fn = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p, c_char_p)
+_pointer = ctypes.POINTER(c_void_p)
+_done_fn = ctypes.CFUNCTYPE(None, c_void_p, c_int)
 
 
 class _Options(ctypes.Structure):
@@ -46,104 +56,180 @@ class _Stat(ctypes.Structure):
 
 
 _lib = ctypes.CDLL(os.environ.get('LIBCARTON', 'libcarton.so.0'))
+_libc = ctypes.CDLL(None)
+_libc.free.restype, _libc.free.argtypes = None, [c_void_p]
 for _name, _result, *_arguments in (
-        ('open', c_int, c_char_p, ctypes.POINTER(_Options), ctypes.POINTER(c_void_p)),
-        ('close', None, c_void_p), ('root', c_void_p, c_void_p), ('next', c_void_p, c_void_p, c_void_p),
-        ('resolve', c_int, c_void_p, c_char_p, ctypes.POINTER(c_void_p)), ('path', None, c_void_p, c_char_p),
-        ('pin_wait', c_int, c_void_p, c_void_p), ('unpin', None, c_void_p),
-        ('stat', None, c_void_p, ctypes.POINTER(_Stat)),
+        ('open', c_int, c_char_p, ctypes.POINTER(_Options), _pointer), ('close', None, c_void_p),
+        ('error', c_char_p, c_int), ('is_bare', c_bool, c_void_p),
+        ('model_hash', None, c_void_p, c_char_p),
+        ('info', c_int, c_void_p, _pointer), ('root', c_void_p, c_void_p),
+        ('next', c_void_p, c_void_p, c_void_p), ('child', c_void_p, c_void_p, ctypes.c_size_t),
+        ('resolve', c_int, c_void_p, c_char_p, _pointer), ('path', None, c_void_p, c_char_p),
+        ('name', c_char_p, c_void_p), ('stat', None, c_void_p, ctypes.POINTER(_Stat)),
+        ('list', c_int, c_void_p, c_void_p, _done_fn, c_void_p, _pointer),
+        ('size', c_int, c_void_p, c_void_p, _done_fn, c_void_p, _pointer),
+        ('pin', c_int, c_void_p, c_void_p, _done_fn, c_void_p, _pointer), ('unpin', None, c_void_p),
         ('read', ctypes.c_ssize_t, c_void_p, c_void_p, ctypes.c_size_t, c_uint64, c_bool),
-        ('model_hash', None, c_void_p, c_char_p), ('log_set', None, _log_fn, c_void_p)):
+        ('request_cancel', c_bool, c_void_p), ('request_free', None, c_void_p)):
     _function = getattr(_lib, 'carton_' + _name)
     _function.restype, _function.argtypes = _result, _arguments
 
-_TEXTS = 256
-_texts = {}     # of errors, by their subject, such as a path; the newest are last
-_newest = (0, None)     # how many there were, and the last with its subject
-_thread = threading.local()
+_KINDS = 'directory', 'file', 'symlink'
+_MAPPED = 1 << 20       # bytes from which memory is mapped: it comes zeroed, and goes back at once
+Stat = collections.namedtuple('Stat', 'name kind size executable mtime')
+Stat.__doc__ = "kind: 'directory', 'file' or 'symlink'; mtime: seconds since 1970."
 
 
-@_log_fn
-def _on_log(_ctx, level, subject, message):
-    """On any thread. A file is hashed on another one than that which waits, so its path finds the text."""
-    global _newest
-    if level == 0:
-        subject, message = (subject or b'').decode(), message.decode()
-        _texts.pop(subject, None)
-        _texts[subject] = message
-        _thread.text = f'{subject}: {message}' if subject else message
-        _newest = _newest[0] + 1, _thread.text
-        for old in list(_texts)[:-_TEXTS]:
-            _texts.pop(old, None)
-
-
-_lib.carton_log_set(_on_log, None)
+class DamagedError(OSError):
+    """The bytes are not what MANIFEST says, or the carton is damaged."""
 
 
 def _check(r, path, text=None):
     if r < 0:
-        raise OSError(-r, text or _texts.get(path) or os.strerror(-r), path)
+        text = (text or _lib.carton_error(r)).decode(errors='replace')
+        kind = DamagedError if -r == errno.EBADMSG else OSError
+        raise kind(-r, text[len(path) + 2:] if text.startswith(path + ': ') else text, path)
     return r
 
 
+def _bytes(path):
+    """A path as the library takes it, which would end at a NUL."""
+    path = os.fsencode(path)
+    if b'\0' in path:
+        raise ValueError('embedded null byte')
+    return path
+
+
+# ---- waits ----
+
+_waits, _numbers = {}, itertools.count(1)
+
+
+@_done_fn
+def _on_done(number, result):
+    """Called on a thread of the library."""
+    ended, results = _waits.pop(number)
+    results.extend((result, _lib.carton_error(result)))
+    ended.set()
+
+
+def _wait(begin, handle, node, path, undo=None):
+    """Waits for what `begin` begins. Ctrl-C ends that, too; `undo` takes back a success that it comes after."""
+    number, ended, results, request = next(_numbers), threading.Event(), [], c_void_p()
+    _waits[number] = ended, results
+    r = begin(handle, node, _on_done, number, ctypes.byref(request))
+    if r != -errno.EINPROGRESS:
+        del _waits[number]
+        _check(r, path)
+        return
+    try:
+        ended.wait()
+    except BaseException:
+        if _lib.carton_request_cancel(request):
+            del _waits[number]
+        else:
+            ended.wait()
+            if undo and results[0] == 0:
+                undo(node)
+        raise
+    finally:
+        _lib.carton_request_free(request)
+    _check(results[0], path, results[1])
+
+
+# ---- files ----
+
 class File(io.RawIOBase):
-    """A file that was verified when it was opened; each read is checked again."""
+    """A file that was verified when it was opened, or is as it is read; each read is checked."""
+    mode = 'rb'
 
     def __init__(self, carton, path):
-        self._node, self._at, self._lock = None, 0, threading.RLock()
-        self.name, self._carton = path, carton._use()
-        node, before = c_void_p(), _newest
+        self._node, self._at, self._lock, self._carton = None, 0, threading.RLock(), None
+        self.name, self._carton = os.fspath(path), carton._use()
+        stat = _Stat()
         try:
-            _check(_lib.carton_resolve(carton._handle, os.fsencode(path), ctypes.byref(node)), path)
-            r = _lib.carton_pin_wait(carton._handle, node)
-            # a view is not what is damaged: its text has the path of that
-            _check(r, path, None if path in _texts or _newest is before else _newest[1])
+            node = carton._resolve(path)
+            _wait(_lib.carton_pin, carton._handle, node, os.fsdecode(path), _lib.carton_unpin)
         except BaseException:
-            self._carton = None
-            carton._release()
+            self.close()
             raise
-        self._node, stat = node, _Stat()
+        self._node = node
         _lib.carton_stat(node, ctypes.byref(stat))
         self.size = stat.size
+
+    def _check_open(self):
+        if self.closed or not self._node:
+            raise ValueError('I/O operation on closed file')
+        self._carton._check_process()
 
     def readable(self):
         return True
 
-    def seekable(self):
-        return True
+    seekable = readable
 
     def tell(self):
-        return self._at
+        return self.seek(0, io.SEEK_CUR)
 
     def seek(self, offset, whence=io.SEEK_SET):
         with self._lock:
-            at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self.size}[whence]
+            self._check_open()
+            if whence not in (io.SEEK_SET, io.SEEK_CUR, io.SEEK_END):
+                raise ValueError(f'invalid whence: {whence}')
+            at = offset + (0, self._at, self.size)[whence]
             if at < 0:
-                raise ValueError('before the start')
+                raise ValueError(f'negative seek position {at}')
             self._at = at
             return at
 
     def readinto(self, buffer):
+        view = memoryview(buffer)
+        view = view.cast('B') if view.nbytes else view      # there is no cast of nothing
         with self._lock:
-            if self.closed:
-                raise ValueError('the file is closed')
-            view = memoryview(buffer).cast('B')
-            if not len(view):
+            self._check_open()
+            if not view.nbytes or self._at >= self.size:
                 return 0
-            n = _check(_lib.carton_read(self._node, (ctypes.c_char * len(view)).from_buffer(view), len(view),
-                                        self._at, False), self.name)
+            n = _check(_lib.carton_read(self._node, ctypes.byref(ctypes.c_char.from_buffer(view)), len(view),
+                                        self._at, False), os.fsdecode(self.name))
             self._at += n
             return n
 
+    def read(self, size=-1):
+        return bytes(self.memoryview(size))
+
+    def readall(self):
+        return self.read()
+
+    def memoryview(self, size=-1):
+        """As read(), but without a copy of what was read into memory."""
+        with self._lock:
+            self._check_open()
+            n = max(self.size - self._at, 0)
+            n = n if size is None or size < 0 else min(size, n)
+            data, done = memoryview(mmap.mmap(-1, n) if n >= _MAPPED else bytearray(n)), 0
+            while done < n and (got := self.readinto(data[done:])):
+                done += got
+            return data[:done].toreadonly()
+
     def close(self):
         with self._lock:
-            if not self.closed and self._node:
-                _lib.carton_unpin(self._node)
-                self._node = None
+            node, self._node = self._node, None
             carton, self._carton = self._carton, None
             super().close()
         if carton:
-            carton._release()
+            carton._release(node)
+
+
+# ---- cartons ----
+
+def _in_use(function):
+    @functools.wraps(function)
+    def call(self, *args, **keywords):
+        self._use()
+        try:
+            return function(self, *args, **keywords)
+        finally:
+            self._release()
+    return call
 
 
 class Carton:
@@ -151,44 +237,60 @@ class Carton:
 
     def __init__(self, source, **options):
         self._handle, self._lock, self._users, self._closed = c_void_p(), threading.RLock(), 0, True
-        known, values = dict(_Options._fields_), _Options(views=b'views', chunks=True)
-        for name, value in options.items():
+        self._pid, self._indexes, self.source = os.getpid(), {}, os.fspath(source)
+        known, values = dict(_Options._fields_), _Options(chunks=True)
+        for name, value in {'views': 'views', **options}.items():
             if name not in known or known[name] is c_void_p:
                 raise TypeError(f'no such option: {name}')
-            if known[name] is _list:
-                value = (c_char_p * (len(value) + 1))(*map(os.fsencode, value), None)
+            if known[name] is _list and value is not None:
+                value = (c_char_p * (len(value) + 1))(*map(_bytes, value), None)
             elif known[name] is c_char_p and value is not None:
-                value = os.fsencode(value)
+                value = _bytes(value)
             setattr(values, name, value)
-        _thread.text = None
-        _check(_lib.carton_open(os.fsencode(source), ctypes.byref(values), ctypes.byref(self._handle)),
-               os.fspath(source), _thread.text)
+        self._views = os.fsdecode(values.views or b'')
+        _check(_lib.carton_open(_bytes(source), ctypes.byref(values), ctypes.byref(self._handle)), os.fsdecode(source))
         self._closed = False
         _open.add(self)
 
+    def _check_process(self):
+        if self._pid != os.getpid():
+            raise RuntimeError('the carton was opened before a fork: open it in this process')
+
     def _use(self):
+        self._check_process()
         with self._lock:
             if self._closed:
                 raise ValueError('the carton is closed')
             self._users += 1
         return self
 
-    def _release(self):
-        with self._lock:
-            self._users -= 1
-            self._end()
+    def _release(self, node=None):
+        # a fork has neither the threads of the library, nor locks that can be trusted
+        if self._pid == os.getpid():
+            if node:
+                _lib.carton_unpin(node)
+            with self._lock:
+                self._users -= 1
+                self._end()
 
     def _end(self):
         if self._closed and not self._users and self._handle:
-            _lib.carton_close(self._handle)
-            self._handle = c_void_p()
+            handle, self._handle = self._handle, c_void_p()
+            # garbage may be collected in _on_done(), whose thread carton_close() would wait for
+            if isinstance(threading.current_thread(), threading._DummyThread):
+                threading.Thread(target=_lib.carton_close, args=(handle,)).start()
+            else:
+                _lib.carton_close(handle)
 
     def close(self):
-        with self._lock:
-            self._closed = True
-            self._end()
+        if self._pid == os.getpid():
+            with self._lock:
+                self._closed = True
+                self._end()
 
-    __del__ = close
+    def __del__(self):
+        if hasattr(self, '_pid'):
+            self.close()
 
     def __enter__(self):
         return self
@@ -196,51 +298,133 @@ class Carton:
     def __exit__(self, *_):
         self.close()
 
+    def _resolve(self, path):
+        node = c_void_p()
+        _check(_lib.carton_resolve(self._handle, _bytes(path).rstrip(b'/'), ctypes.byref(node)), os.fsdecode(path))
+        return node
+
+    def _stat(self, node):
+        stat, name = _Stat(), os.fsdecode(_lib.carton_name(node))
+        _lib.carton_stat(node, ctypes.byref(stat))
+        if not stat.size_known:
+            _wait(_lib.carton_size, self._handle, node, name)
+            _lib.carton_stat(node, ctypes.byref(stat))
+        return Stat(name, _KINDS[stat.kind], stat.size, stat.executable, stat.mtime), stat.hidden
+
     @property
+    @_in_use
     def model_hash(self):
+        """The sha256 of MANIFEST; '' of a bare file."""
         text = ctypes.create_string_buffer(65)
-        self._use()
-        try:
-            _lib.carton_model_hash(self._handle, text)
-        finally:
-            self._release()
+        _lib.carton_model_hash(self._handle, text)
         return text.value.decode()
 
-    def paths(self):
-        """Those of all files and directories but views/."""
-        found, path = [], ctypes.create_string_buffer(4096)
-        self._use()
+    @_in_use
+    def info(self):
+        """What carton.toml says, as cartonctl info --json."""
+        text = c_void_p()
+        _check(_lib.carton_info(self._handle, ctypes.byref(text)), 'carton.toml')
         try:
-            node = _lib.carton_root(self._handle)
-            while node := _lib.carton_next(self._handle, node):
-                _lib.carton_path(node, path)
-                found.append(os.fsdecode(path.value))
+            return json.loads(ctypes.string_at(text))
         finally:
-            self._release()
+            _libc.free(text)
+
+    @_in_use
+    def paths(self):
+        """Those of all files and directories but what is below views/."""
+        found, path = [], ctypes.create_string_buffer(4096)
+        node = _lib.carton_root(self._handle)
+        while node := _lib.carton_next(self._handle, node):
+            _lib.carton_path(node, path)
+            found.append(os.fsdecode(path.value))
         return found
 
+    @_in_use
+    def scandir(self, path=''):
+        """A Stat of each entry of a directory."""
+        directory, found = self._resolve(path), []
+        if self._stat(directory)[0].kind != 'directory':
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+        _wait(_lib.carton_list, self._handle, directory, os.fsdecode(path))
+        for index in itertools.count():
+            node = _lib.carton_child(directory, index)
+            if not node:
+                return found
+            stat, hidden = self._stat(node)
+            if not hidden:
+                found.append(stat)
+
+    def listdir(self, path=''):
+        """The names in a directory."""
+        return [entry.name for entry in self.scandir(path)]
+
+    @_in_use
+    def stat(self, path):
+        """Of a symlink: of its file."""
+        return self._stat(self._resolve(path))[0]
+
     def file(self, path):
-        """Verifies a file, and opens it."""
-        return File(self, os.fspath(path))
+        """Verifies a file, and opens it: a File, without a buffer."""
+        return File(self, path)
+
+    def open(self, path, mode='r', buffering=-1, **text):
+        """As the built-in open(), for reading: a File with buffering=0, a reader with a buffer, or text."""
+        if mode not in ('r', 'rt', 'rb') or (buffering == 0 and mode != 'rb'):
+            raise ValueError(f'a carton is read: {mode!r} with buffering {buffering} is not possible')
+        raw = File(self, path)
+        if buffering == 0:
+            return raw
+        reader = io.BufferedReader(raw, buffering if buffering > 1 else 1 << 17)
+        return reader if mode == 'rb' else io.TextIOWrapper(reader, **text)
 
     def memoryview(self, path):
         """The bytes of a file, in memory of their own."""
-        with self.file(path) as f:
-            data, at = memoryview(bytearray(f.size)), 0
-            while at < len(data) and (n := f.readinto(data[at:])):
-                at += n
-            return data[:at].toreadonly()
+        with File(self, path) as f:
+            return f.memoryview()
 
-    def tensor(self, name):
-        """A tensor of carton.toml as a read-only array of numpy, over the bytes that were read."""
+    def _index(self, file):
+        where = os.path.join(self._views, file or 'tensor_data')
+        where = '' if _lib.carton_is_bare(self._handle) else where
+        if where not in self._indexes:
+            index = json.loads(bytes(self.memoryview(os.path.join(where, 'index.json'))))
+            self._indexes[where] = {t['name']: t for t in index['tensors']}
+        return where, self._indexes[where]
+
+    @_in_use
+    def tensors(self, file=None):
+        """Of tensor_data, or of a safetensors file of the carton: a dict for each by name."""
+        return {name: dict(tensor) for name, tensor in self._index(file)[1].items()}
+
+    @_in_use
+    def tensor(self, name, file=None):
+        """
+        A tensor as a read-only array of numpy, over the bytes that were read. What numpy has no dtype for, such as
+        BF16, comes as unsigned integers of its size.
+        """
         import numpy
-        data = self.memoryview(f'views/tensor_data/{name}.npy')
+        where, index = self._index(file)
+        if name not in index:
+            raise KeyError(name)
+        files = [f for f in index[name]['files'] if '/' not in f]
+        if not files:
+            raise TypeError(f"{name} is nested: its parts are {', '.join(index[name].get('inner', ()))}")
+        best = next((f for f in files if f.endswith('.npy')), files[0])
+        data = self.memoryview(os.path.join(where, best))
+        if not best.endswith('.npy'):
+            return _plain(numpy, data, index[name]['shape'])
         head = io.BytesIO(data[:65536])
         version = numpy.lib.format.read_magic(head)
         read = numpy.lib.format.read_array_header_1_0 if version == (1, 0) else \
             numpy.lib.format.read_array_header_2_0
         shape, fortran, dtype = read(head)
         return numpy.frombuffer(data, dtype, offset=head.tell()).reshape(shape, order='F' if fortran else 'C')
+
+
+def _plain(numpy, data, shape):
+    size, rest = divmod(len(data), math.prod(shape) or 1)
+    plain = size in (1, 2, 4, 8) and not rest
+    # else they have less than a byte each
+    return numpy.frombuffer(data, f'<u{size}').reshape(shape) if plain else numpy.frombuffer(data, 'u1')
 
 
 _open = weakref.WeakSet()
@@ -256,3 +440,11 @@ def _at_exit():
 def open(source, **options):    # noqa: A001: carton.open() is its name
     """Opens the carton at a path or URL."""
     return Carton(source, **options)
+
+
+try:    # an installed package is found by its entry point as well
+    import fsspec as _fsspec
+except ImportError:
+    pass
+else:
+    _fsspec.register_implementation('carton', 'carton_fsspec.CartonFileSystem', clobber=True)

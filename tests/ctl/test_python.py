@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """carton.py: libcarton from Python, in an interpreter of its own."""
+import errno
+import json
 import re
+import struct
 import sys
 
 import pytest
 
-from harness import BUILD, ROOT, run
+from harness import BUILD, ROOT, at_once, run
+from origin import LinkedCarton
 from zipwriter import sample
 
 pytestmark = pytest.mark.needs_plain_build      # the interpreter has no sanitizer
@@ -78,6 +82,211 @@ for wrong in (lambda: c.tensor('numeric'), lambda: carton.open(sys.argv[1] + '.n
     assert none.startswith('ENOENT none ') and missing.startswith('FileNotFoundError')
     assert 'tensor_data/tensor_0.bin: ' in tensor and 'sha256' in tensor
     assert 'memory' in memory and option == 'TypeError no such option: color'
+
+
+def test_no_byte_of_a_damaged_carton(work):
+    """Not by any way to read, and also not of what is made of the file."""
+    c = sample(method='stored')
+    path = c.write(work / 'm.carton')
+    data = bytearray(path.read_bytes())
+    for name in ('model/weights.bin', 'tensor_data/tensor_0.bin'):
+        data[data.find(c.files()[name][:64])] ^= 1
+    path.write_bytes(data)
+    p = python(work, """
+c, seen = carton.open(sys.argv[1]), bytearray(64)
+def readinto():
+    with c.file('model/weights.bin') as f:
+        f.readinto(seen)
+for way in (readinto, lambda: c.open('model/weights.bin', 'rb').read(), lambda: c.memoryview('model/weights.bin'),
+            lambda: c.tensor('numeric'), lambda: c.memoryview('views/tensor_data/numeric.bin'),
+            lambda: c.memoryview('views/tensor_data.safetensors')):
+    try:
+        print(way())
+    except carton.DamagedError as e:
+        print('damaged', e.errno)
+print(bytes(seen) == bytes(64), c.memoryview('model/main.py').nbytes > 0)
+""", path)
+    assert p.returncode == 0 and p.stderr == ''
+    assert p.stdout.splitlines() == [f'damaged {errno.EBADMSG}'] * 6 + ['True True']
+
+
+def test_a_server_that_is_away_is_named(work):
+    p = python(work, """
+for url in sys.argv[1:]:
+    try:
+        carton.open(url, timeout_s=1, private_links=True)
+    except OSError as e:
+        print(type(e).__name__, e.strerror)
+""", 'https://127.0.0.1:1/m.carton?secret=1', 'https://nowhere.invalid/m.carton')
+    assert p.returncode == 0
+    refused, unknown = p.stdout.splitlines()
+    assert refused.startswith('ConnectionRefusedError ') and '127.0.0.1 port 1' in refused
+    assert 'nowhere.invalid' in unknown and 'secret' not in p.stdout
+
+
+def test_looks_around(work):
+    p = python(work, r"""
+c = carton.open(sys.argv[1])
+print(c.listdir('misc'), c.info()['model_name'], c.stat('misc/latest.png').size, sorted(c.tensors()))
+with c.open('carton.toml', 'r', encoding='utf-8') as f:
+    print(next(f).strip())
+part = c.open('model/weights.bin', 'rb', buffering=0)
+print(part.seek(10**15), part.read(), part.read(1 << 40))
+for wrong in (lambda: c.listdir('carton.toml'), lambda: c.file('../carton.toml'), lambda: c.file('model'),
+              lambda: c.file('carton.toml\0.txt'), lambda: c.file('a' * 5000), lambda: c.file('\udcff/\n'),
+              lambda: c.tensor('../numeric'), lambda: c.tensor('ragged'), lambda: c.open('carton.toml', 'w'),
+              lambda: part.seek(-1), lambda: part.seek(0, 9), lambda: part.readinto(memoryview(b'four')[part.seek(0):]),
+              lambda: carton.open(sys.argv[1] + '\0')):
+    try:
+        wrong()
+    except Exception as e:
+        print(type(e).__name__)
+""", sample().write(work / 'm.carton'))
+    assert p.returncode == 0 and p.stderr == ''
+    assert p.stdout.splitlines() == [
+        "['a=b c.txt', 'empty', 'latest.png', 'picture.png'] Sample model 3008 ['numeric', 'ragged', 'words']",
+        'spec_version = 1', "1000000000000000 b'' b''", 'NotADirectoryError', 'FileNotFoundError', 'IsADirectoryError',
+        'ValueError', 'FileNotFoundError', 'FileNotFoundError', 'KeyError', 'TypeError', 'ValueError', 'ValueError',
+        'ValueError', 'TypeError', 'ValueError']
+
+
+def test_a_bare_file_with_what_numpy_lacks(work):
+    head = json.dumps({'a': {'dtype': 'BF16', 'shape': [2], 'data_offsets': [0, 4]},
+                       'x/b': {'dtype': 'F32', 'shape': [1], 'data_offsets': [4, 8]}}).encode()
+    path = work / 'm.safetensors'
+    path.write_bytes(struct.pack('<Q', len(head)) + head + bytes(range(8)))
+    p = python(work, """
+with carton.open(sys.argv[1]) as c:
+    for name in c.tensors():
+        a = c.tensor(name)
+        print(name, a.dtype, a.shape, a.tobytes().hex(), a.flags.writeable, repr(c.model_hash))
+""", path)
+    assert p.stdout.splitlines() == ["a uint16 (2,) 00010203 False ''", "x/b float32 (1,) 04050607 False ''"]
+
+
+def test_threads_close_and_garbage(work):
+    """Readers on many threads, files closed under them, cartons that only a cycle holds."""
+    p = python(work, """
+import gc, threading
+problems, want = [], bytes(carton.open(sys.argv[1]).memoryview('model/weights.bin'))
+c = carton.open(sys.argv[1])
+shared, start = c.file('model/weights.bin'), threading.Barrier(8)
+def read(number):
+    start.wait()
+    for i in range(100):
+        try:
+            if bytes(c.memoryview('model/weights.bin')) != want:
+                problems.append('other bytes')
+            if number == 0 and i == 50:
+                shared.close()
+            shared.memoryview(1)
+            try:
+                c.file('none')
+            except FileNotFoundError as e:
+                if e.filename != 'none':
+                    problems.append(e)
+        except ValueError as e:
+            if 'closed' not in str(e):
+                problems.append(e)
+threads = [threading.Thread(target=read, args=(n,)) for n in range(8)]
+for t in threads:
+    t.start()
+for t in threads:
+    t.join()
+late = c.open('model/weights.bin', 'rb')
+c.close()
+print(problems, late.read() == want)
+late.close()
+for _ in range(20):
+    cycle = [carton.open(sys.argv[1])]
+    cycle += [cycle, cycle[0].file('model/main.py')]
+del cycle
+gc.collect()
+print(len(carton._open), len(carton._waits), threading.active_count())
+""", sample().write(work / 'm.carton'))
+    assert p.returncode == 0 and p.stderr == ''
+    # the first one is left open, and so is that which was closed above
+    assert re.match(r'\[\] True\n[0-2] 0 1\n$', p.stdout)
+
+
+def test_a_fork_opens_it_anew(work):
+    p = python(work, """
+import os
+c = carton.open(sys.argv[1])
+f = c.file('model/weights.bin')
+if os.fork() == 0:
+    for use in (lambda: f.read(1), lambda: c.file('model/weights.bin'), c.paths):
+        try:
+            use()
+        except RuntimeError as e:
+            print(e)
+    f.close()
+    c.close()
+    with carton.open(sys.argv[1]) as own:
+        print(own.memoryview('model/weights.bin').nbytes, flush=True)
+    sys.exit(7)
+print(os.waitstatus_to_exitcode(os.wait()[1]), len(f.read()))
+""", sample().write(work / 'm.carton'))
+    assert p.returncode == 0 and p.stderr == ''
+    lines = p.stdout.splitlines()
+    assert lines[:3] == ['the carton was opened before a fork: open it in this process'] * 3
+    assert lines[4] == f'7 {lines[3]}'
+
+
+def test_an_interrupt_ends_a_wait(work, fault):
+    """Ctrl-C while a server sends nothing: at once, and the carton can be closed."""
+    c = LinkedCarton()
+    c.link('model/w.bin', b'w', fault.url('w', silent=1))
+    c.write(work / 'm.carton')
+    with at_once():
+        p = python(work, """
+import os, signal, threading
+def interrupt():
+    while not carton._waits:
+        os.sched_yield()
+    signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+with carton.open(sys.argv[1], private_links=True) as c:
+    threading.Thread(target=interrupt).start()
+    try:
+        c.file('model/w.bin')
+    except KeyboardInterrupt:
+        print('interrupted', carton._waits)
+""", work / 'm.carton')
+    assert p.returncode == 0 and p.stdout == 'interrupted {}\n'
+
+
+def test_fsspec(work):
+    """A file system of the real fsspec."""
+    c = sample()
+    p = python(work, """
+import fsspec, pickle
+fs = fsspec.filesystem('carton', fo=sys.argv[1], offline=True)
+print(fs.ls('model', detail=False), fs.isdir('misc'), fs.exists('none'), fs.info('/carton.toml')['type'])
+print(sorted(fs.find('misc')), fs.glob('model/*.py'), fs.du('misc') > 0)
+print(fs.cat_file('model/weights.bin', 2, -2).hex())
+print(fs.cat('misc/latest.png') == fs.cat('misc/picture.png'))
+print(pickle.loads(pickle.dumps(fs)).cat('model/weights.bin') == fs.cat('model/weights.bin'))
+for url in (f'carton://carton.toml::{sys.argv[1]}', f'carton://carton.toml::file://{sys.argv[1]}'):
+    with fsspec.open(url, 'rt') as f:
+        print(next(f).strip())
+with fs.open('model/weights.bin') as f:
+    f.seek(-3, 2)
+    print(f.tell() == f.size - 3, f.readinto(bytearray(9)))
+for wrong in (lambda: fs.open('x', 'wb'), lambda: fs.ls('none'), lambda: fsspec.filesystem('carton'),
+              lambda: fs.cat_file('carton.toml', 0, 4, mode='x') and fs.cat('../carton.toml'),
+              lambda: fsspec.filesystem('carton', fo='m', target_protocol='simplecache')):
+    try:
+        wrong()
+    except Exception as e:
+        print(type(e).__name__)
+""", c.write(work / 'm.carton'))
+    assert p.returncode == 0 and p.stderr == ''
+    weights = c.files()['model/weights.bin']
+    assert p.stdout.splitlines() == [
+        "['model/main.py', 'model/run.sh', 'model/weights.bin'] True False file",
+        "['misc/a=b c.txt', 'misc/empty', 'misc/latest.png', 'misc/picture.png'] ['model/main.py'] True",
+        weights[2:-2].hex(), 'True', 'True', 'spec_version = 1', 'spec_version = 1', 'True 3', 'OSError',
+        'FileNotFoundError', 'ValueError', 'FileNotFoundError', 'ValueError']
 
 
 def test_options_are_those_of_the_header(work):
