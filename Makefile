@@ -18,6 +18,9 @@ FISHDIR ?= $(PREFIX)/share/fish/vendor_completions.d
 ZSHDIR ?= $(PREFIX)/share/zsh/site-functions
 # the only place where mount(8) looks for mount.cartonfs
 MOUNTDIR ?= /sbin
+# where the Python module goes: that of the system's Python below PREFIX; nowhere if there is no Python
+PYTHON ?= /usr/bin/python3
+PYTHONDIR ?= $(shell $(PYTHON) .packaging/python/where.py $(PREFIX) 2>/dev/null)
 BUILD ?= build
 
 CC ?= cc
@@ -382,10 +385,14 @@ INSTALLED = $(call installed,755,$(BUILD)/cartonfs $(BUILD)/cartonctl,$(BINDIR))
 	644:fs/completions/_cartonfs:$(ZSHDIR)/_cartonfs \
 	644:systemd/tmpfiles.conf:$(TMPFILESDIR)/cartonfs.conf \
 	644:systemd/sysusers.conf:$(SYSUSERSDIR)/cartonfs.conf \
-	$(call installed,644,$(wildcard systemd/examples/*),$(DOCDIR)/examples)
+	$(call installed,644,$(wildcard systemd/examples/*),$(DOCDIR)/examples) \
+	$(if $(PYTHONDIR),$(call installed,644,core/carton.py core/carton_fsspec.py,$(PYTHONDIR)) \
+	644:.packaging/python/METADATA.in:$(PYTHONDIST)/METADATA \
+	644:.packaging/python/entry_points.txt:$(PYTHONDIST)/entry_points.txt)
 LINKED = $(BINDIR)/cartonfs:$(MOUNTDIR)/mount.cartonfs ../man1/cartonfs.1:$(MANDIR)/man8/mount.cartonfs.8 \
 	cartonfs:$(BASHDIR)/cartonctl \
 	$(SO_FILE):$(LIBDIR)/$(SONAME) $(SONAME):$(LIBDIR)/libcarton.so
+PYTHONDIST = $(PYTHONDIR)/cartonfs-$(VERSION).dist-info
 VALUES = PREFIX BINDIR LIBDIR INCLUDEDIR VERSION CORE_PKGS
 
 install: all
@@ -406,6 +413,9 @@ uninstall:
 	@set -e; set -f; for f in $(INSTALLED) $(LINKED); do \
 		to='$(DESTDIR)'$${f##*:}; echo "remove $$to"; rm -f "$$to"; \
 	done
+	@[ -z '$(PYTHONDIR)' ] || rm -f '$(DESTDIR)$(PYTHONDIR)'/__pycache__/carton.*.pyc \
+		'$(DESTDIR)$(PYTHONDIR)'/__pycache__/carton_fsspec.*.pyc
+	@rmdir '$(DESTDIR)$(PYTHONDIST)' '$(DESTDIR)$(PYTHONDIR)/__pycache__' 2>/dev/null || :
 	@rmdir '$(DESTDIR)$(INCLUDEDIR)/carton' '$(DESTDIR)$(DOCDIR)/examples' '$(DESTDIR)$(DOCDIR)' 2>/dev/null || :
 
 # ---- packages ----
@@ -480,7 +490,7 @@ help:
 	@echo 'make bench-readme   measure what README.md says of the speed anew'
 	@echo 'make lint           check the style; make format sets it'
 	@echo 'make man            check the man pages'
-	@echo 'make install        PREFIX=/usr/local, DESTDIR=, MOUNTDIR=/sbin'
+	@echo 'make install        PREFIX=/usr/local, DESTDIR=, MOUNTDIR=/sbin, PYTHON=, PYTHONDIR='
 	@echo 'make uninstall      the reverse, with the same variables'
 	@echo 'make dist           a tarball of the last commit, in build/'
 	@echo 'make deb rpm        packages of the last commit, in build/deb and build/rpm'

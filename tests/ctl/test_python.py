@@ -296,12 +296,12 @@ for o in (carton._Options, carton._Stat):
     print(*(f'{name}={getattr(o, name).offset}' for name, _ in o._fields_), carton.ctypes.sizeof(o))
 ''')
     lines = {'carton_options': '', 'carton_stat': ''}
-    for struct, line in zip(lines, p.stdout.splitlines()):
+    for kind, line in zip(lines, p.stdout.splitlines()):
         names = [word.split('=')[0] for word in line.split()[:-1]]
         assert len(names) > 8
-        lines[struct] = ''.join(f'printf("{n}=%zu ", offsetof(struct {struct}, {n}));\n' for n in names)
+        lines[kind] = ''.join(f'printf("{n}=%zu ", offsetof(struct {kind}, {n}));\n' for n in names)
     source = work / 'offsets.c'
     source.write_text('#include <carton.h>\n#include <stdio.h>\nint main(void)\n{\n' + ''.join(
-        f'{text}printf("%zu\\n", sizeof(struct {struct}));\n' for struct, text in lines.items()) + 'return 0;\n}\n')
+        f'{text}printf("%zu\\n", sizeof(struct {kind}));\n' for kind, text in lines.items()) + 'return 0;\n}\n')
     assert run('cc', '-I', ROOT / 'core', '-o', work / 'offsets', source).returncode == 0
     assert run(work / 'offsets').stdout == p.stdout
