@@ -41,7 +41,7 @@ bool by_index_is_doubted(struct fill *f)
 int by_index_use(struct fill *f, const struct chunks_file *c)
 {
 	struct object *o = f->object;
-	int r = bytes_use_chunks(&f->bytes, &o->store->index, c, o->name);
+	int r = bytes_use_chunks(&f->bytes, &o->store->index, c, o->store->tagger, o->name);
 
 	f->size = c->size;
 	if (r < 0)

@@ -12,11 +12,14 @@
 #define AHEAD_MIN (4 * MIB)
 
 int bytes_use_chunks(struct bytes *b, const struct chunk_index *index, const struct chunks_file *f,
-		     const char *name)
+		     const struct tagger *tagger, const char *name)
 {
+	struct chunked_bytes bytes = { b->source, b->off, .tagger = tagger };
+
 	/* pages that are never written to are never allocated */
 	b->tags = calloc((size_t)((f->size - 1) / TAG_BLOCK) + 1, TAG_SIZE);
-	return b->tags ? chunked_new(index, f, name, &b->chunks) : -ENOMEM;
+	bytes.tags = b->tags;
+	return b->tags ? chunked_new(index, f, &bytes, name, &b->chunks) : -ENOMEM;
 }
 
 struct range {
@@ -104,7 +107,6 @@ static int read_tagged(const struct bytes *b, const struct tagger *tagger, uint6
 static int read_chunks(const struct bytes *b, const struct tagger *tagger, uint64_t size, char *out,
 		       struct range at, bool nowait)
 {
-	const struct chunked_bytes bytes = { b->source, b->off, b->tags, tagger };
 	int r = 0;
 
 	while (at.n > 0 && r >= 0) {
@@ -119,7 +121,7 @@ static int read_chunks(const struct bytes *b, const struct tagger *tagger, uint6
 		else if (nowait)
 			r = -EAGAIN;
 		else
-			r = chunked_read(b->chunks, &bytes, out, part.n, part.off);
+			r = chunked_read(b->chunks, out, part.n, part.off);
 		if (r == 1)
 			continue;
 		out += part.n;

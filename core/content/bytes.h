@@ -31,10 +31,11 @@ struct bytes {
 };
 
 /*
- * The bytes are those that the index says, of which no chunk is verified yet. As chunked_new().
+ * The bytes, whose source is set, are those that the index says, of which no chunk is verified yet.
+ * As chunked_new().
  */
 int bytes_use_chunks(struct bytes *b, const struct chunk_index *index, const struct chunks_file *f,
-		     const char *name);
+		     const struct tagger *tagger, const char *name);
 
 /* Bytes of a large local file are read ahead of their readers from now on. */
 void bytes_read_ahead(struct bytes *b, uint64_t size);

@@ -10,12 +10,12 @@
 
 bool sparse_take(const struct sparse *p, uint64_t i)
 {
-	return claim_take(p->bytes.source->fd, i * p->file->chunk_size, p->file->chunk_size);
+	return claim_take(p->fd, i * p->file->chunk_size, p->file->chunk_size);
 }
 
 void sparse_give(const struct sparse *p, uint64_t i)
 {
-	claim_give(p->bytes.source->fd, i * p->file->chunk_size, p->file->chunk_size);
+	claim_give(p->fd, i * p->file->chunk_size, p->file->chunk_size);
 }
 
 void sparse_unclaim(const struct sparse *p, uint64_t i)
@@ -38,7 +38,7 @@ bool choice_claim(const struct sparse *p, uint64_t i)
 	if (choice_find(p, i) || !sparse_take(p, i))
 		return false;
 	/* looked at once no other process fetches it */
-	if (chunked_is_hole(p->chunks, &p->bytes, i) && chunked_claim(p->chunks, i))
+	if (chunked_is_hole(p->chunks, i) && chunked_claim(p->chunks, i))
 		return true;
 	sparse_give(p, i);
 	return false;

@@ -21,8 +21,8 @@ struct sparse {
 	struct plan *plan;
 	const struct chunks_file *file;
 	struct chunked *chunks;
-	struct file *dest;	    /* where they go */
-	struct chunked_bytes bytes; /* the same file */
+	struct file *dest; /* where they go */
+	int fd;		   /* of the same file */
 	/* A request has ended well: its connection is free. No lock held. */
 	void (*go_on)(struct sparse *p);
 

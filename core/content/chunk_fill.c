@@ -86,7 +86,7 @@ static int begin_hash(struct fill *f)
 static int verify(struct fill *f, uint64_t i)
 {
 	struct sparse *p = f->sparse;
-	int r = chunked_is_verified(p->chunks, i) ? 0 : chunked_fetched(p->chunks, &p->bytes, i);
+	int r = chunked_is_verified(p->chunks, i) ? 0 : chunked_fetched(p->chunks, i);
 
 	f->complete |= r == 1;
 	if (r >= 0)
@@ -282,7 +282,7 @@ static void fetch_chunks(struct fill *f)
 	int r;
 
 	/* it may have come since a reader looked */
-	if (!chunked_is_hole(p->chunks, &p->bytes, f->first) && verify(f, f->first) == 0) {
+	if (!chunked_is_hole(p->chunks, f->first) && verify(f, f->first) == 0) {
 		f->settled = f->first + 1;
 		wake_readers(f, f->settled);
 		release_settled(f);
@@ -303,7 +303,7 @@ static int look(struct other *o, uint64_t *ret_at)
 	struct fill *f = container_of(o, struct fill, other);
 	struct sparse *p = f->sparse;
 	uint64_t off, n = range_of(f, &off);
-	off_t hole = lseek(p->bytes.source->fd, (off_t)off, SEEK_HOLE);
+	off_t hole = lseek(p->fd, (off_t)off, SEEK_HOLE);
 
 	if (sparse_take(p, f->first))
 		return 0;
@@ -441,7 +441,7 @@ void chunk_fill_probe(struct fill *f, void (*done)(struct fill *f, int result))
 	f->first = f->settled = 0;
 	f->end = 1;
 	f->complete = false;
-	if (!f->object->store->options.fetch || lseek(p->bytes.source->fd, 0, SEEK_DATA) >= 0) {
+	if (!f->object->store->options.fetch || lseek(p->fd, 0, SEEK_DATA) >= 0) {
 		probe_end(f, 0);
 		return;
 	}

@@ -18,6 +18,7 @@
 struct chunked {
 	const struct chunk_index *index;
 	const struct chunks_file *file;
+	struct chunked_bytes bytes;
 	const char *name;
 	uint64_t n_chunks;
 	const struct chunk_filler *filler; /* NULL: all are in the file */
@@ -39,8 +40,8 @@ struct chunked {
 	atomic_uchar verified[]; /* a bit for each chunk */
 };
 
-int chunked_new(const struct chunk_index *index, const struct chunks_file *file, const char *name,
-		struct chunked **ret)
+int chunked_new(const struct chunk_index *index, const struct chunks_file *file,
+		const struct chunked_bytes *bytes, const char *name, struct chunked **ret)
 {
 	uint64_t n = chunks_count(file);
 	size_t bits = (size_t)(n / 8) + 1, size = sizeof(struct chunked) + 2 * bits;
@@ -56,6 +57,7 @@ int chunked_new(const struct chunk_index *index, const struct chunks_file *file,
 	c->counted = size;
 	c->index = index;
 	c->file = file;
+	c->bytes = *bytes;
 	c->name = name;
 	c->n_chunks = n;
 	c->left = n;
@@ -219,7 +221,7 @@ static int set_verified(struct chunked *c, uint64_t i)
 	return atomic_fetch_sub(&c->left, 1) == 1;
 }
 
-void chunked_use_tags(struct chunked *c, uint8_t (*to)[TAG_SIZE], uint8_t (*tags)[TAG_SIZE])
+void chunked_use_tags(struct chunked *c, uint8_t (*tags)[TAG_SIZE])
 {
 	static const uint8_t none[TAG_SIZE];
 
@@ -230,14 +232,14 @@ void chunked_use_tags(struct chunked *c, uint8_t (*to)[TAG_SIZE], uint8_t (*tags
 			continue;
 		if (!budget_try(c->index->budget, tags_cost(c, i)))
 			break;
-		memcpy(to + at, tags + at, tags_cost(c, i));
+		memcpy(c->bytes.tags + at, tags + at, tags_cost(c, i));
 		atomic_fetch_add(&c->counted, tags_cost(c, i));
 		set_verified(c, i);
 		c->kept++;
 	}
 }
 
-uint8_t (*chunked_new_tags(struct chunked *c, uint8_t (*tags)[TAG_SIZE]))[TAG_SIZE]
+uint8_t (*chunked_new_tags(struct chunked *c))[TAG_SIZE]
 {
 	uint64_t n = c->n_chunks - atomic_load(&c->left);
 	uint8_t(*all)[TAG_SIZE];
@@ -247,7 +249,8 @@ uint8_t (*chunked_new_tags(struct chunked *c, uint8_t (*tags)[TAG_SIZE]))[TAG_SI
 	all = calloc((size_t)((c->file->size - 1) / TAG_BLOCK) + 1, TAG_SIZE);
 	for (uint64_t i = 0; all && i < c->n_chunks; i++)
 		if (chunked_is_verified(c, i))
-			memcpy(all + first_tag(c, i), tags + first_tag(c, i), tags_cost(c, i));
+			memcpy(all + first_tag(c, i), c->bytes.tags + first_tag(c, i),
+			       tags_cost(c, i));
 	if (atomic_load(&c->by_whole)) {
 		free(all);
 		return NULL;
@@ -294,12 +297,11 @@ static int wanted(struct chunked *c, uint64_t i, uint8_t ret[SHA256_SIZE])
  * 0, and it has its tags; 1: it has another hash; -EBADMSG: the file ends before it, and nobody
  * fetches the rest; or why that is not known. Its lock is held: its tags count once it is verified.
  */
-static int compare(struct chunked *c, const struct chunked_bytes *b, uint64_t i,
-		   const struct chunk_part *x)
+static int compare(struct chunked *c, uint64_t i, const struct chunk_part *x)
 {
 	uint8_t want[SHA256_SIZE] = { 0 };
 	struct ingested found = { 0 };
-	int r = chunk_read(b, i * c->file->chunk_size, chunk_len(c, i), x, &found);
+	int r = chunk_read(&c->bytes, i * c->file->chunk_size, chunk_len(c, i), x, &found);
 
 	/* it was cut off since; what is fetched can come again */
 	if (r == -ENODATA)
@@ -309,7 +311,7 @@ static int compare(struct chunked *c, const struct chunked_bytes *b, uint64_t i,
 	if (r == 0)
 		r = memcmp(want, found.sha256, SHA256_SIZE) != 0;
 	if (r == 0)
-		memcpy(b->tags + first_tag(c, i), found.tags, tags_cost(c, i));
+		memcpy(c->bytes.tags + first_tag(c, i), found.tags, tags_cost(c, i));
 	free(found.tags);
 	return r;
 }
@@ -327,10 +329,10 @@ static int report_bad(struct chunked *c, uint64_t i)
 	return -EBADMSG;
 }
 
-bool chunked_is_hole(const struct chunked *c, const struct chunked_bytes *b, uint64_t i)
+bool chunked_is_hole(const struct chunked *c, uint64_t i)
 {
-	off_t start = (off_t)(b->off + i * c->file->chunk_size);
-	off_t data = lseek(b->source->fd, start, SEEK_DATA);
+	off_t start = (off_t)(c->bytes.off + i * c->file->chunk_size);
+	off_t data = lseek(c->bytes.source->fd, start, SEEK_DATA);
 
 	return data < 0 ? errno == ENXIO : data >= start + (off_t)chunk_len(c, i);
 }
@@ -339,24 +341,23 @@ bool chunked_is_hole(const struct chunked *c, const struct chunked_bytes *b, uin
  * Reads chunk `i` and verifies it. 1: it was the last one; -EINPROGRESS: it has to be fetched. Lock
  * held.
  */
-static int verify(struct chunked *c, const struct chunked_bytes *b, uint64_t i,
-		  const struct chunk_part *x)
+static int verify(struct chunked *c, uint64_t i, const struct chunk_part *x)
 {
+	uint64_t at = c->bytes.off + i * c->file->chunk_size;
 	int r;
 
 	/* hashing a hole, or what is on its way, is of no use */
-	if (c->filler &&
-	    (is_set(c->claimed, i) || chunked_is_hole(c, b, i) ||
-	     claim_is_taken(b->source->fd, b->off + i * c->file->chunk_size, chunk_len(c, i))))
+	if (c->filler && (is_set(c->claimed, i) || chunked_is_hole(c, i) ||
+			  claim_is_taken(c->bytes.source->fd, at, chunk_len(c, i))))
 		return -EINPROGRESS;
-	r = compare(c, b, i, x);
+	r = compare(c, i, x);
 	/* what an earlier mount has left may be damaged, or not all there */
 	if (r == 1)
 		r = c->filler ? -EINPROGRESS : report_bad(c, i);
 	return r == 0 ? set_verified(c, i) : r;
 }
 
-int chunked_fetched(struct chunked *c, const struct chunked_bytes *b, uint64_t i)
+int chunked_fetched(struct chunked *c, uint64_t i)
 {
 	const struct chunk_part none = { 0 };
 	int r = take_tags(c, i);
@@ -364,7 +365,7 @@ int chunked_fetched(struct chunked *c, const struct chunked_bytes *b, uint64_t i
 	if (r < 0)
 		return r;
 	pthread_mutex_lock(&c->lock[i % STRIPES]);
-	r = compare(c, b, i, &none);
+	r = compare(c, i, &none);
 	if (r == 1)
 		r = -EBADMSG;
 	if (r == 0)
@@ -374,8 +375,7 @@ int chunked_fetched(struct chunked *c, const struct chunked_bytes *b, uint64_t i
 	return r;
 }
 
-int chunked_read(struct chunked *c, const struct chunked_bytes *b, void *ret_buf, size_t n,
-		 uint64_t off)
+int chunked_read(struct chunked *c, void *ret_buf, size_t n, uint64_t off)
 {
 	uint64_t i = off / c->file->chunk_size;
 	const struct chunk_part x = { ret_buf, (size_t)(off % c->file->chunk_size), n };
@@ -390,7 +390,7 @@ int chunked_read(struct chunked *c, const struct chunked_bytes *b, void *ret_buf
 	pthread_mutex_lock(&c->lock[i % STRIPES]);
 	there = chunked_is_verified(c, i);
 	if (!there)
-		r = verify(c, b, i, &x);
+		r = verify(c, i, &x);
 	pthread_mutex_unlock(&c->lock[i % STRIPES]);
 	keep_tags(c, i, there ? -EALREADY : r);
 	if (r == 1 && c->filler)
@@ -404,12 +404,12 @@ void chunked_hashed(struct chunked *c)
 		c->filler->hashed(c->filler_ctx);
 }
 
-int chunked_set_tags(struct chunked *c, const struct chunked_bytes *b, uint8_t (*tags)[TAG_SIZE])
+int chunked_set_tags(struct chunked *c, uint8_t (*tags)[TAG_SIZE])
 {
 	int r = 0;
 
 	for (uint64_t i = 0; i < c->n_chunks && r == 0; i++) {
-		uint8_t(*at)[TAG_SIZE] = b->tags + first_tag(c, i),
+		uint8_t(*at)[TAG_SIZE] = c->bytes.tags + first_tag(c, i),
 		(*new)[TAG_SIZE] = tags + first_tag(c, i);
 		size_t n = tags_cost(c, i);
 

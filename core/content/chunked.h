@@ -61,11 +61,11 @@ struct chunk_filler {
 };
 
 /*
- * No chunk is verified. `index`, `file` and `name` (for the log) outlive it. 0, -ENOMEM, or -EFBIG
- * over the budget.
+ * No chunk is verified. `index`, `file`, the source and the tags of `bytes`, and `name` (for the
+ * log) outlive it. 0, -ENOMEM, or -EFBIG over the budget.
  */
-int chunked_new(const struct chunk_index *index, const struct chunks_file *file, const char *name,
-		struct chunked **ret);
+int chunked_new(const struct chunk_index *index, const struct chunks_file *file,
+		const struct chunked_bytes *bytes, const char *name, struct chunked **ret);
 
 /* The file lacks chunks: `ctx` is freed with the bytes. Before they are read. */
 void chunked_set_filler(struct chunked *c, const struct chunk_filler *filler, void *ctx);
@@ -93,14 +93,14 @@ bool chunked_completed(struct chunked *c);
  * earlier mount: theirs are these from now on. Before the bytes are read. Nothing if these tags
  * would be over the budget.
  */
-void chunked_use_tags(struct chunked *c, uint8_t (*to)[TAG_SIZE], uint8_t (*tags)[TAG_SIZE]);
+void chunked_use_tags(struct chunked *c, uint8_t (*tags)[TAG_SIZE]);
 
 /*
  * The tags of all chunks that are verified, zero for others; the caller frees them. NULL: none was
  * verified since the last call or chunked_use_tags(); the file lacks chunks; one was verified by
  * chunked_set_tags(); no memory. Not beside readers, unless all chunks are verified.
  */
-uint8_t (*chunked_new_tags(struct chunked *c, uint8_t (*tags)[TAG_SIZE]))[TAG_SIZE];
+uint8_t (*chunked_new_tags(struct chunked *c))[TAG_SIZE];
 
 /* See unpinned(). */
 void chunked_unpinned(struct chunked *c);
@@ -108,7 +108,7 @@ void chunked_unpinned(struct chunked *c);
 bool chunked_is_verified(const struct chunked *c, uint64_t i);
 
 /* Is there nothing in the file where chunk `i` belongs? */
-bool chunked_is_hole(const struct chunked *c, const struct chunked_bytes *b, uint64_t i);
+bool chunked_is_hole(const struct chunked *c, uint64_t i);
 
 /*
  * Claims chunk `i` for who writes it: no reader looks at it until then. False: it is verified by
@@ -121,7 +121,7 @@ void chunked_unclaim(struct chunked *c, uint64_t i);
  * Chunk `i` was written to the file by who claimed it: verifies it. 0; 1: likewise, and now all are
  * verified; -EBADMSG: other bytes (not logged); or the errors of chunked_read().
  */
-int chunked_fetched(struct chunked *c, const struct chunked_bytes *b, uint64_t i);
+int chunked_fetched(struct chunked *c, uint64_t i);
 
 /* NULL-safe. */
 void chunked_free(struct chunked *c);
@@ -139,14 +139,13 @@ int chunked_span(const struct chunked *c, uint64_t off, size_t n, size_t *ret_n,
  * has become unreadable; -ENOMEM; -EIO; -EFBIG: its tags would be over the budget, which is logged
  * once; -EINPROGRESS: it has to be fetched.
  */
-int chunked_read(struct chunked *c, const struct chunked_bytes *b, void *ret_buf, size_t n,
-		 uint64_t off);
+int chunked_read(struct chunked *c, void *ret_buf, size_t n, uint64_t off);
 
 /*
  * All bytes have passed the sha256 of the whole, and these are their tags: all chunks are verified.
  * -EBADMSG: a chunk that was verified before had other bytes. 0 otherwise.
  */
-int chunked_set_tags(struct chunked *c, const struct chunked_bytes *b, uint8_t (*tags)[TAG_SIZE]);
+int chunked_set_tags(struct chunked *c, uint8_t (*tags)[TAG_SIZE]);
 
 /*
  * Was each chunk compared with the index, now or by an earlier mount? chunked_set_tags() takes

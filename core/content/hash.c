@@ -58,13 +58,10 @@ static void hash_failed(struct object *o)
 /* What is wrong with an object all of which was hashed, or NULL. */
 static const char *hash_fault(struct object *o, const struct ingested *in)
 {
-	const struct chunked_bytes b = { o->bytes.source, o->bytes.off, o->bytes.tags,
-					 o->store->tagger };
-
 	if (memcmp(o->sha256, in->sha256, SHA256_SIZE) != 0)
 		return "does not have the sha256 that MANIFEST says, whatever " CHUNKS_PATH
 		       " says of its chunks; it can no longer be read: get the carton again";
-	if (chunked_set_tags(o->bytes.chunks, &b, in->tags) < 0)
+	if (chunked_set_tags(o->bytes.chunks, in->tags) < 0)
 		return "had other bytes when they were read: it changed on disk, or " CHUNKS_PATH
 		       " is wrong; close and open it again";
 	return NULL;

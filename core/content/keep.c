@@ -242,7 +242,7 @@ void chunk_seal_use(struct fill *f)
 	if (o->store->options.seals != SEALS_USE || !name_by_index(o, CHUNK_SEAL, name) ||
 	    cache_seal_get(o->store->options.cache, name, f->size, &tags) < 0)
 		return;
-	chunked_use_tags(f->bytes.chunks, f->bytes.tags, tags);
+	chunked_use_tags(f->bytes.chunks, tags);
 	free(tags);
 }
 
@@ -255,7 +255,7 @@ void chunk_seal_keep(struct object *o)
 	good = o->state == OBJECT_CHUNKED && !atomic_load(&o->read_failed);
 	pthread_mutex_unlock(&o->store->lock);
 	if (good)
-		tags = chunked_new_tags(o->bytes.chunks, o->bytes.tags);
+		tags = chunked_new_tags(o->bytes.chunks);
 	if (tags && name_by_index(o, CHUNK_SEAL, name))
 		cache_seal_put(o->store->options.cache, name, o->size, tags);
 	free(tags);

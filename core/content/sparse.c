@@ -248,8 +248,8 @@ static struct fill *join_held(struct sparse *p, uint64_t i, uint64_t end, struct
 	while (f && (!f->held || f->end != i || choice_is_full(f)))
 		f = f->next;
 	/* what another process fetches is waited for alone; what it has left is looked at first */
-	if (f && (!sparse_take(p, f->first) || !sparse_take(p, i) ||
-		  !chunked_is_hole(p->chunks, &p->bytes, i)))
+	if (f &&
+	    (!sparse_take(p, f->first) || !sparse_take(p, i) || !chunked_is_hole(p->chunks, i)))
 		return NULL;
 	if (f) {
 		choice_make(f, f->first, i, end);
@@ -374,7 +374,7 @@ int sparse_open(struct plan *plan, const struct chunks_file *file, struct bytes 
 	if (r == 0)
 		r = file_source(p->dest, &bytes.source);
 	if (r == 0)
-		r = bytes_use_chunks(&bytes, &o->store->index, file, o->name);
+		r = bytes_use_chunks(&bytes, &o->store->index, file, o->store->tagger, o->name);
 	if (r < 0) {
 		sparse_free(p);
 		bytes_finish(&bytes);
@@ -382,7 +382,7 @@ int sparse_open(struct plan *plan, const struct chunks_file *file, struct bytes 
 	}
 	p->chunks = bytes.chunks;
 	ahead_init(&p->ahead, file->chunk_size, &o->store->runs.run.servers);
-	p->bytes = (struct chunked_bytes){ bytes.source, 0, bytes.tags, o->store->tagger };
+	p->fd = bytes.source->fd;
 	chunked_set_filler(bytes.chunks, &filler, p);
 	*ret = bytes;
 	return 0;

@@ -46,6 +46,11 @@ static int read_blob(void *ctx, void *ret_buf, size_t n, uint64_t off)
 	return 0;
 }
 
+static int new_chunked(struct fixture *f)
+{
+	return chunked_new(&f->index, &f->index.chunks->files[0], &f->bytes, "name", &f->c);
+}
+
 static struct fixture *fixture_new(void)
 {
 	struct fixture *f = must(calloc(1, sizeof(*f)));
@@ -61,13 +66,13 @@ static struct fixture *fixture_new(void)
 		chunks_parse(f->box->items[1].entry.size, read_blob, f, NULL, &f->index.chunks), 0);
 	f->reads = 0;
 	assert_int_equal(tagger_new(NULL, &f->tagger), 0);
-	assert_int_equal(chunked_new(&f->index, &f->index.chunks->files[0], "name", &f->c), 0);
 	f->bytes = (struct chunked_bytes){
 		.source = f->box->source,
 		.off = item->entry.header,
 		.tags = must(calloc(SIZE / TAG_BLOCK + 1, TAG_SIZE)),
 		.tagger = f->tagger,
 	};
+	assert_int_equal(new_chunked(f), 0);
 	return f;
 }
 
@@ -95,7 +100,7 @@ static void assert_span(const struct fixture *f, uint64_t off, size_t n, size_t 
 static int read_at(struct fixture *f, size_t n, uint64_t off)
 {
 	char *out = must(malloc(n));
-	int r = chunked_read(f->c, &f->bytes, out, n, off);
+	int r = chunked_read(f->c, out, n, off);
 
 	if (r == 0)
 		assert_memory_equal(out, f->box->items[0].data + off, n);
@@ -180,15 +185,15 @@ static void test_complete(void **state)
 					    MIN(TAG_BLOCK, SIZE - i * TAG_BLOCK), tags[i]),
 				 0);
 	assert_int_equal(read_at(f, 1, CHUNK), 0);
-	assert_int_equal(chunked_set_tags(f->c, &f->bytes, tags), 0);
+	assert_int_equal(chunked_set_tags(f->c, tags), 0);
 	assert_span(f, 0, SIZE, SIZE, true);
 	assert_tags(f, 0, SIZE / TAG_BLOCK);
 	/* five chunks were not compared with the index: neither a seal nor a note speaks for it */
 	assert_false(chunked_all_by_index(f->c));
-	assert_null(chunked_new_tags(f->c, f->bytes.tags));
+	assert_null(chunked_new_tags(f->c));
 	/* other bytes than those that were read */
 	tags[3][0] ^= 1;
-	assert_int_equal(chunked_set_tags(f->c, &f->bytes, tags), -EBADMSG);
+	assert_int_equal(chunked_set_tags(f->c, tags), -EBADMSG);
 	chunked_fail(f->c);
 	assert_int_equal(chunked_span(f->c, 0, 1, &n, &verified), -EBADMSG);
 	free(tags);
@@ -244,11 +249,11 @@ static void test_origin(void **state)
 	assert_int_equal(read_at(f, 5, 4 * CHUNK), -EINPROGRESS);
 	assert_false(chunked_claim(f->c, 2));
 	assert_true(chunked_claim(f->c, 3));
-	assert_int_equal(chunked_fetched(f->c, &f->bytes, 3), -EBADMSG);
+	assert_int_equal(chunked_fetched(f->c, 3), -EBADMSG);
 	assert_int_equal(pwrite_full(f->box->fd, f->box->items[0].data, SIZE, f->bytes.off), 0);
 	/* it is right by now, but still claimed */
 	assert_int_equal(read_at(f, 5, 3 * CHUNK), -EINPROGRESS);
-	assert_int_equal(chunked_fetched(f->c, &f->bytes, 3), 0);
+	assert_int_equal(chunked_fetched(f->c, 3), 0);
 	chunked_unclaim(f->c, 3);
 	assert_int_equal(read_at(f, 5, 3 * CHUNK), 1);
 	assert_tags(f, 3 * TAGS, 4 * TAGS - 1);
@@ -257,8 +262,8 @@ static void test_origin(void **state)
 			assert_int_equal(read_at(f, 1, i * CHUNK), 0);
 	assert_true(chunked_claim(f->c, 4));
 	assert_true(chunked_claim(f->c, 5));
-	assert_int_equal(chunked_fetched(f->c, &f->bytes, 5), 0);
-	assert_int_equal(chunked_fetched(f->c, &f->bytes, 4), 1);
+	assert_int_equal(chunked_fetched(f->c, 5), 0);
+	assert_int_equal(chunked_fetched(f->c, 4), 1);
 	assert_span(f, 0, SIZE, SIZE, true);
 	assert_int_equal(completed, 0);
 	chunked_hashed(f->c);
@@ -280,11 +285,11 @@ static void test_holes(void **state)
 
 	(void)state;
 	chunked_set_filler(f->c, &filler, &completed);
-	assert_false(chunked_is_hole(f->c, &f->bytes, 0));
+	assert_false(chunked_is_hole(f->c, 0));
 	assert_int_equal(ftruncate(f->box->fd, 0), 0);
 	assert_int_equal(ftruncate(f->box->fd, (off_t)(f->bytes.off + SIZE)), 0);
 	reads = f->reads;
-	assert_true(chunked_is_hole(f->c, &f->bytes, 0));
+	assert_true(chunked_is_hole(f->c, 0));
 	assert_int_equal(read_at(f, 1, 0), -EINPROGRESS);
 	assert_int_equal(f->reads, reads);
 	assert_int_equal(pwrite_full(f->box->fd, f->box->items[0].data, SIZE, f->bytes.off), 0);
@@ -303,9 +308,9 @@ static void use_budget(struct fixture *f, struct budget *b)
 	chunked_free(f->c);
 	f->index.budget = b;
 	b->limit = 1;
-	assert_int_equal(chunked_new(&f->index, &f->index.chunks->files[0], "name", &f->c), -EFBIG);
+	assert_int_equal(new_chunked(f), -EFBIG);
 	b->limit = GIB;
-	assert_int_equal(chunked_new(&f->index, &f->index.chunks->files[0], "name", &f->c), 0);
+	assert_int_equal(new_chunked(f), 0);
 	assert_true(b->tables > SIZE / CHUNK / 4 && b->tables < 4096);
 }
 
@@ -329,7 +334,7 @@ static void test_memory_of_chunks(void **state)
 	assert_int_equal(read_at(f, 1, 3 * CHUNK), 0);
 	for (int i = 0; i < 2; i++)
 		assert_int_equal(read_at(f, 1, 2 * CHUNK), -EFBIG);
-	assert_int_equal(chunked_fetched(f->c, &f->bytes, 2), -EFBIG);
+	assert_int_equal(chunked_fetched(f->c, 2), -EFBIG);
 	assert_int_equal(chunked_fetch(f->c, 2 * CHUNK, 1, NULL), -EFBIG);
 	assert_int_equal(seen->n, 1);
 	assert_says(seen, "more memory than the limit, 0 MiB; allow more with memory=");
@@ -363,9 +368,9 @@ static void test_memory_is_given_back(void **state)
 	none = b.used;
 	flip(f, 3 * CHUNK);
 	assert_int_equal(read_at(f, 1, 3 * CHUNK), -EBADMSG);
-	assert_int_equal(chunked_fetched(f->c, &f->bytes, 3), -EBADMSG);
+	assert_int_equal(chunked_fetched(f->c, 3), -EBADMSG);
 	assert_int_equal(b.used, none);
-	assert_int_equal(chunked_set_tags(f->c, &f->bytes, tags), 0);
+	assert_int_equal(chunked_set_tags(f->c, tags), 0);
 	assert_int_equal(b.used, none + (SIZE / TAG_BLOCK + 1) * TAG_SIZE);
 	assert_int_equal(read_at(f, 1, 3 * CHUNK), 1);
 	assert_int_equal(b.used, none + (SIZE / TAG_BLOCK + 1) * TAG_SIZE);
