@@ -198,8 +198,40 @@ static int keep_bad(struct get *g)
 
 /* ---- one fill ---- */
 
-/* Asks the network for the fill's chunks. 0; or -errno, and then `done` is not called. */
-static int ask(struct fill *f, void (*done)(struct get *g, int result, struct ingested *in))
+static void end(struct fill *f, int result)
+{
+	if (result == -EBADMSG || result == -EOPNOTSUPP) {
+		if (f->sparse->plan->link)
+			object_distrust(f->object);
+		/* the servers' bytes are wrong, not those that are here: they may be asked again */
+		result = -EIO;
+	}
+	fill_done(f, result);
+}
+
+static void probe_end(struct fill *f, int result)
+{
+	sparse_give(f->sparse, 0);
+	f->sparse = NULL;
+	f->probed(f, result);
+}
+
+static void leave(struct fill *f, int result)
+{
+	if (f->what == FILL_ALL)
+		probe_end(f, result);
+	else
+		end(f, result);
+}
+
+static void got(struct get *g, int result, struct ingested *in)
+{
+	(void)in;
+	leave(container_of(g, struct fill, get), result);
+}
+
+/* Asks the network for the fill's chunks. 0; or -errno, and then got() is not called. */
+static int ask(struct fill *f)
 {
 	struct sparse *p = f->sparse;
 	int r;
@@ -212,7 +244,7 @@ static int ask(struct fill *f, void (*done)(struct get *g, int result, struct in
 		.check = check,
 		.settle = settle,
 		.again = keep_bad,
-		.done = done,
+		.done = got,
 	};
 	f->get.n = range_of(f, &f->get.off);
 	f->looked = 0;
@@ -226,36 +258,6 @@ static int ask(struct fill *f, void (*done)(struct get *g, int result, struct in
 	return r < 0 ? r : get_start(&f->get);
 }
 
-static void end(struct fill *f, int result)
-{
-	if (result == -EBADMSG || result == -EOPNOTSUPP) {
-		if (f->sparse->plan->link)
-			object_distrust(f->object);
-		/* the servers' bytes are wrong, not those that are here: they may be asked again */
-		result = -EIO;
-	}
-	fill_done(f, result);
-}
-
-static void got(struct get *g, int result, struct ingested *in)
-{
-	(void)in;
-	end(container_of(g, struct fill, get), result);
-}
-
-static void probe_end(struct fill *f, int result)
-{
-	sparse_give(f->sparse, 0);
-	f->sparse = NULL;
-	f->probed(f, result);
-}
-
-static void probe_got(struct get *g, int result, struct ingested *in)
-{
-	(void)in;
-	probe_end(container_of(g, struct fill, get), result);
-}
-
 /* When it is begun again, what is verified is no longer its own: that is not written to again. */
 static void release_settled(struct fill *f)
 {
@@ -265,14 +267,6 @@ static void release_settled(struct fill *f)
 	for (; f->first < f->settled; f->first++)
 		sparse_unclaim(p, f->first);
 	pthread_mutex_unlock(&p->lock);
-}
-
-static void leave(struct fill *f, int result)
-{
-	if (f->what == FILL_ALL)
-		probe_end(f, result);
-	else
-		end(f, result);
 }
 
 /* Nobody else fetches its chunks, or does not proceed: verifies the first, or fetches all. */
@@ -292,7 +286,7 @@ static void fetch_chunks(struct fill *f)
 		return;
 	}
 	f->began_us = now_us();
-	r = ask(f, f->what == FILL_ALL ? probe_got : got);
+	r = ask(f);
 	if (r < 0)
 		leave(f, r);
 }
