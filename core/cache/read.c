@@ -19,8 +19,8 @@ static int hash_all(struct source *source, const struct ingest *how, struct inge
 	return r;
 }
 
-static int check(struct source *source, const uint8_t sha256[SHA256_SIZE], const struct ingest *how,
-		 struct ingested *ret_in)
+int cache_check(struct source *source, const uint8_t sha256[SHA256_SIZE], const struct ingest *how,
+		struct ingested *ret_in)
 {
 	struct ingested in = { 0 };
 	int r;
@@ -38,20 +38,9 @@ static int check(struct source *source, const uint8_t sha256[SHA256_SIZE], const
 	return r;
 }
 
-int cache_check(struct source *source, const uint8_t sha256[SHA256_SIZE], const struct ingest *how,
-		struct ingested *ret_in)
-{
-	int r = check(source, sha256, how, ret_in);
-
-	if (r < 0)
-		source_unref(source);
-	return r;
-}
-
 int cache_read(struct cache *cache, const uint8_t sha256[SHA256_SIZE], const struct ingest *how,
 	       struct source **ret, struct ingested *ret_in)
 {
-	struct ingested in = { 0 };
 	struct source *source;
 	int fd, r = cache_lookup(cache, sha256, &fd, NULL);
 
@@ -60,7 +49,7 @@ int cache_read(struct cache *cache, const uint8_t sha256[SHA256_SIZE], const str
 	r = source_from_fd(fd, &source);
 	if (r < 0)
 		return r;
-	r = check(source, sha256, how, &in);
+	r = cache_check(source, sha256, how, ret_in);
 	if (r < 0) {
 		if (r != -ECANCELED && r != -ENOMEM) {
 			cache_drop(cache, sha256, source->fd);
@@ -70,6 +59,5 @@ int cache_read(struct cache *cache, const uint8_t sha256[SHA256_SIZE], const str
 		return r;
 	}
 	*ret = source;
-	*ret_in = in;
 	return 0;
 }

@@ -19,8 +19,7 @@ int cache_read(struct cache *cache, const uint8_t sha256[SHA256_SIZE], const str
 
 /*
  * Hashes a file that may be that object, as cache_read(): 0, and the tags in *ret_in are the
- * caller's; -EBADMSG: it is not that object. On every failure the source is unreferenced.
- * -ECANCELED; -ENOMEM; -errno.
+ * caller's; -EBADMSG: it is not that object; -ECANCELED; -ENOMEM; -errno.
  */
 int cache_check(struct source *source, const uint8_t sha256[SHA256_SIZE], const struct ingest *how,
 		struct ingested *ret_in);

@@ -76,11 +76,13 @@ static int from_mirror(struct fill *f)
 		struct source *source;
 		int r = source_from_fd(fd, &source);
 
-		if (r == 0)
-			r = cache_check(source, o->sha256, &how, &in);
 		if (r == 0) {
-			keep_source(f, source, &in);
-			return 0;
+			r = cache_check(source, o->sha256, &how, &in);
+			if (r == 0) {
+				keep_source(f, source, &in);
+				return 0;
+			}
+			source_unref(source);
 		}
 		/* the observer may have had bytes that another place does not replace */
 		fill_end_observer(f, r);
