@@ -28,6 +28,7 @@ struct item {
 };
 
 struct count {
+	enum kind kind;	    /* of the files that are counted now */
 	struct item *items; /* only with `keep` */
 	size_t n, cap;
 	uint64_t total;
@@ -52,9 +53,22 @@ static int64_t stat_ns(const struct stat *st)
 
 /* ---- counting ---- */
 
-static int count_add(struct count *count, const uint8_t sha256[32], const struct stat *st,
-		     uint64_t bytes, enum kind kind)
+/*
+ * The size of a file counts, too: some file systems give it its blocks only later. A partial may
+ * have holes.
+ */
+static uint64_t disk_bytes(const struct stat *st, enum kind kind)
 {
+	uint64_t bytes = (uint64_t)st->st_blocks * 512;
+
+	return kind == PARTIAL ? bytes : MAX(bytes, (uint64_t)st->st_size);
+}
+
+/* A cache_each_fn. */
+static int count_add(void *ctx, const uint8_t sha256[32], const struct stat *st)
+{
+	struct count *count = ctx;
+	uint64_t bytes = disk_bytes(st, count->kind);
 	struct item *item;
 
 	count->total = sat_add(count->total, bytes);
@@ -65,31 +79,10 @@ static int count_add(struct count *count, const uint8_t sha256[32], const struct
 		return -ENOMEM;
 	count->items = item;
 	item = &count->items[count->n++];
-	*item = (struct item){ .bytes = bytes, .kind = kind, .used_ns = stat_ns(st) };
-	item->damaged = kind == OBJECT && cache_is_damaged(st->st_mode);
+	*item = (struct item){ .bytes = bytes, .kind = count->kind, .used_ns = stat_ns(st) };
+	item->damaged = count->kind == OBJECT && cache_is_damaged(st->st_mode);
 	memcpy(item->sha256, sha256, 32);
 	return 0;
-}
-
-/* The size of the file counts too: some file systems give it its blocks only later. */
-static uint64_t disk_bytes(const struct stat *st)
-{
-	return MAX((uint64_t)st->st_blocks * 512, (uint64_t)st->st_size);
-}
-
-static int count_object(void *ctx, const uint8_t sha256[32], const struct stat *st)
-{
-	return count_add(ctx, sha256, st, disk_bytes(st), OBJECT);
-}
-
-static int count_seal(void *ctx, const uint8_t sha256[32], const struct stat *st)
-{
-	return count_add(ctx, sha256, st, disk_bytes(st), SEAL);
-}
-
-static int count_partial(void *ctx, const uint8_t sha256[32], const struct stat *st)
-{
-	return count_add(ctx, sha256, st, (uint64_t)st->st_blocks * 512, PARTIAL);
 }
 
 static int item_cmp(const void *a, const void *b)
@@ -106,14 +99,16 @@ static int item_cmp(const void *a, const void *b)
 /* Counts all files; with `keep` also lists them: the damaged ones first, then by last use. */
 static int count_all(struct cache *c, bool keep, struct count *ret_count)
 {
-	struct count count = { .keep = keep };
+	struct count count = { .kind = OBJECT, .keep = keep };
 	int r;
 
-	r = cache_each(c, count_object, &count);
+	r = cache_each(c, count_add, &count);
+	count.kind = SEAL;
 	if (r == 0)
-		r = cache_each_in(c->seals, count_seal, &count);
+		r = cache_each_in(c->seals, count_add, &count);
+	count.kind = PARTIAL;
 	if (r == 0)
-		r = cache_each_in(c->partial, count_partial, &count);
+		r = cache_each_in(c->partial, count_add, &count);
 	if (r < 0) {
 		free(count.items);
 		return r;
