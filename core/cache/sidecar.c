@@ -68,28 +68,16 @@ int sidecar_remove(struct cache *c, const uint8_t sha256[32], struct sidecar *s)
 
 int sidecar_write(struct cache *c, const uint8_t sha256[32], struct sidecar *s)
 {
-	char name[SIDECAR_NAME_SIZE], tmp[HEX_SIZE];
-	uint8_t header[HEADER] = MAGIC;
+	uint8_t all[HEADER + MAX_CACHE_VALIDATOR] = MAGIC;
+	char name[SIDECAR_NAME_SIZE];
 	size_t n = strlen(s->validator);
-	int fd, r;
+	int r;
 
-	r = cache_tmp_create(c, tmp, &fd);
-	if (r < 0)
-		return r;
-	put_le32(header + 16, (uint32_t)n);
+	put_le32(all + 16, (uint32_t)n);
+	memcpy(all + HEADER, s->validator, n);
 	cache_sidecar_name(sha256, name);
-	r = pwrite_full(fd, header, sizeof(header), 0);
-	if (r == 0)
-		r = pwrite_full(fd, s->validator, n, HEADER);
-	if (r == 0 && renameat(c->tmp, tmp, c->partial, name) < 0)
-		r = -errno;
-	if (r < 0) {
-		unlinkat(c->tmp, tmp, 0);
-		fd_close(fd);
-		return r;
-	}
-	s->fd = fd;
-	return 0;
+	r = cache_put_file(c, c->partial, name, all, HEADER + n);
+	return r < 0 ? r : cache_open_file(c->partial, name, O_RDWR, &s->fd);
 }
 
 int sidecar_note(struct sidecar *s, uint64_t len)
