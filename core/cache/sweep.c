@@ -15,20 +15,13 @@ void cache_remove_partial(struct cache *c, const uint8_t sha256[32])
 	unlinkat(c->partial, name, 0);
 }
 
-static void sweep_locks(struct cache *c)
+static void sweep_lock(struct cache *c, char *name)
 {
 	struct cache_lock lock;
 	uint8_t sha256[32];
-	struct dirent *de;
-	DIR *dir;
 
-	if (cache_opendir(c->locks, ".", &dir) < 0)
-		return;
-	while ((de = readdir(dir)))
-		if (cache_name_decode(de->d_name, 32, sha256) &&
-		    cache_lock_try(c, sha256, &lock) == 0)
-			cache_lock_release(c, &lock); /* removes its file */
-	closedir(dir);
+	if (cache_name_decode(name, 32, sha256) && cache_lock_try(c, sha256, &lock) == 0)
+		cache_lock_release(c, &lock); /* removes its file */
 }
 
 static bool older_than(int fd, const char *name, int64_t age_s)
@@ -70,74 +63,61 @@ static void give_back(struct cache *c, const char *name)
 	fd_close(fd);
 }
 
-static void sweep_partials(struct cache *c)
+static void sweep_partial(struct cache *c, char *name)
 {
 	struct cache_lock lock;
 	uint8_t sha256[32];
-	struct dirent *de;
-	DIR *dir;
 
-	if (cache_opendir(c->partial, ".", &dir) < 0)
+	if (strlen(name) == SIDECAR_NAME_SIZE - 1 && strcmp(name + 64, SIDECAR_SUFFIX) == 0)
+		name[64] = '\0';
+	if (!cache_name_decode(name, 32, sha256) || cache_lock_try(c, sha256, &lock) < 0)
 		return;
-	while ((de = readdir(dir))) {
-		if (strlen(de->d_name) == SIDECAR_NAME_SIZE - 1 &&
-		    strcmp(de->d_name + 64, SIDECAR_SUFFIX) == 0)
-			de->d_name[64] = '\0';
-		if (!cache_name_decode(de->d_name, 32, sha256) ||
-		    cache_lock_try(c, sha256, &lock) < 0)
-			continue;
-		if (partial_is_leftover(c, sha256))
-			cache_remove_partial(c, sha256);
-		else
-			give_back(c, de->d_name);
-		cache_lock_release(c, &lock);
-	}
-	closedir(dir);
-}
-
-static void sweep_tmp(struct cache *c)
-{
-	struct dirent *de;
-	DIR *dir;
-
-	if (cache_opendir(c->tmp, ".", &dir) < 0)
-		return;
-	while ((de = readdir(dir))) {
-		int fd;
-
-		if (de->d_name[0] == '.')
-			continue;
-		if (cache_open_file(c->tmp, de->d_name, O_RDONLY, &fd) < 0)
-			continue;
-		/*
-		 * A name in use is locked by the process that made it, which looks again when a
-		 * sweep was faster.
-		 */
-		if (flock(fd, LOCK_EX | LOCK_NB) == 0)
-			unlinkat(c->tmp, de->d_name, 0);
-		fd_close(fd);
-	}
-	closedir(dir);
+	if (partial_is_leftover(c, sha256))
+		cache_remove_partial(c, sha256);
+	else
+		give_back(c, name);
+	cache_lock_release(c, &lock);
 }
 
 /* A note belongs to no object, so it goes once nobody has read or written it for a long time. */
-static void sweep_notes(struct cache *c)
+static void sweep_note(struct cache *c, char *name)
+{
+	if (older_than(c->notes, name, CACHE_NOTE_MAX_AGE_S))
+		unlinkat(c->notes, name, 0);
+}
+
+static void sweep_tmp(struct cache *c, char *name)
+{
+	int fd;
+
+	if (cache_open_file(c->tmp, name, O_RDONLY, &fd) < 0)
+		return;
+	/*
+	 * A name in use is locked by the process that made it, which looks again when a sweep was
+	 * faster.
+	 */
+	if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+		unlinkat(c->tmp, name, 0);
+	fd_close(fd);
+}
+
+static void sweep(struct cache *c, int fd, void (*fn)(struct cache *c, char *name))
 {
 	struct dirent *de;
 	DIR *dir;
 
-	if (cache_opendir(c->notes, ".", &dir) < 0)
+	if (cache_opendir(fd, ".", &dir) < 0)
 		return;
 	while ((de = readdir(dir)))
-		if (de->d_name[0] != '.' && older_than(c->notes, de->d_name, CACHE_NOTE_MAX_AGE_S))
-			unlinkat(c->notes, de->d_name, 0);
+		if (de->d_name[0] != '.')
+			fn(c, de->d_name);
 	closedir(dir);
 }
 
 void cache_sweep(struct cache *c)
 {
-	sweep_locks(c);
-	sweep_partials(c);
-	sweep_notes(c);
-	sweep_tmp(c);
+	sweep(c, c->locks, sweep_lock);
+	sweep(c, c->partial, sweep_partial);
+	sweep(c, c->notes, sweep_note);
+	sweep(c, c->tmp, sweep_tmp);
 }
