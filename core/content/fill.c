@@ -38,7 +38,7 @@ static void fill_free(struct fill *f)
 	free(f);
 }
 
-int fill_plan(struct fill *f, const struct plan_entry *first, struct link *link)
+int fill_plan(struct fill *f, const struct entry *first, struct link *link)
 {
 	plan_unref(f->plan);
 	f->plan = plan_new(f->object, first, link);

@@ -29,7 +29,7 @@ struct fill;
 struct hash_job;
 struct link;
 struct sparse;
-struct plan_entry;
+struct entry;
 
 enum fill_what { FILL_ALL, FILL_SIZE, FILL_CHUNKS };
 
@@ -163,7 +163,7 @@ void fill_log_wrong(const struct fill *f, const uint8_t found[SHA256_SIZE], cons
 int fill_check(const struct fill *f, const uint8_t found[SHA256_SIZE]);
 
 /* Begins with a new plan. As plan_new(): 0 or -ENOMEM. */
-int fill_plan(struct fill *f, const struct plan_entry *first, struct link *link);
+int fill_plan(struct fill *f, const struct entry *first, struct link *link);
 
 /*
  * Counts `size` bytes of memory as used by kept objects, dropping others for them. False: there is

@@ -56,10 +56,7 @@ struct object_options {
 	const struct mirrors
 		*mirrors;   /* likewise; asked before links and a remote carton; or NULL */
 	int64_t timeout_ms; /* for a server, or another process, to make progress; 0: the default */
-	/*
-	 * Other entries with an object's bytes, one after the other: *at is 0 first. NULL:
-	 * object_add() is told of all. Any thread.
-	 */
+	/* Other entries with an object's bytes, one after the other: *at is 0 first. Any thread. */
 	const struct entry *(*find_entry)(void *ctx, const struct object *o, size_t *at);
 	/*
 	 * The object whose bytes this entry of a remote container has before others, made unless it
@@ -116,10 +113,10 @@ void object_store_stop(struct object_store *s);
 void object_store_free(struct object_store *s);
 
 /*
- * The object of that hash and size, made on the first call, with `entry` as one more place where
- * its bytes may be. Several entries with one hash share an object; were their sizes to differ, one
- * of them must be bad, so they are two objects. Owned by the store. Any thread, if there is a
- * find_entry; else only before anyone calls object_get(). 0, -ENOMEM, or -EFBIG over the budget.
+ * The object of that hash and size, made on the first call, with `entry` as the first place where
+ * its bytes may be; find_entry() knows the others. Several entries with one hash share an object;
+ * were their sizes to differ, one of them must be bad, so they are two objects. Owned by the store.
+ * Any thread. 0, -ENOMEM, or -EFBIG over the budget.
  */
 int object_add(struct object_store *s, const uint8_t sha256[SHA256_SIZE], const struct entry *entry,
 	       struct object **ret);

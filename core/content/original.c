@@ -18,8 +18,8 @@
 
 struct original {
 	struct object object;
-	struct plan_entry first; /* entry NULL: none, LINKS names the object */
-	struct link *link;	 /* NULL: the container has the object */
+	const struct entry *entry; /* the first one; NULL: none, LINKS names the object */
+	struct link *link;	   /* NULL: the container has the object */
 };
 
 /* with its pointers in the hash table */
@@ -38,7 +38,7 @@ static struct original *original_of(const struct object *o)
 /* Is it in a file of this machine? */
 static bool is_local(const struct object *o)
 {
-	return original_of(o)->first.entry && !container_of_object(o)->remote;
+	return original_of(o)->entry && !container_of_object(o)->remote;
 }
 
 uint64_t object_to_fetch(const struct object *o)
@@ -64,7 +64,7 @@ uint64_t object_to_fetch(const struct object *o)
  */
 static const struct chunks_file *in_index(const struct object *o)
 {
-	const struct entry *e = original_of(o)->first.entry;
+	const struct entry *e = original_of(o)->entry;
 	const struct chunks_file *c;
 
 	if (e && (e->method != METHOD_STORED || o->size <= CHUNKS_MIN_FILE ||
@@ -84,12 +84,12 @@ static int use_index(struct fill *f, const struct chunks_file *c)
 
 static int entry_get_now(const struct object *o, struct bytes *ret)
 {
-	return local_get_now(o, original_of(o)->first.entry, ret);
+	return local_get_now(o, original_of(o)->entry, ret);
 }
 
 static bool original_by_seal(struct fill *f)
 {
-	const struct entry *e = original_of(f->object)->first.entry;
+	const struct entry *e = original_of(f->object)->entry;
 
 	return is_local(f->object) && e->method == METHOD_STORED ? local_by_seal(f, e) :
 								   seal_of_cached(f);
@@ -186,7 +186,7 @@ static int begin(struct fill *f)
 {
 	const struct original *og = original_of(f->object);
 
-	return fill_plan(f, og->first.entry ? &og->first : NULL, og->link);
+	return fill_plan(f, og->entry, og->link);
 }
 
 static void original_get_bytes(struct fill *f)
@@ -298,15 +298,7 @@ static void original_get_size(struct fill *f)
 
 static void original_free(struct object *o)
 {
-	struct original *og = original_of(o);
-
-	for (struct plan_entry *p = og->first.next; p;) {
-		struct plan_entry *next = p->next;
-
-		free(p);
-		p = next;
-	}
-	free(og);
+	free(original_of(o));
 }
 
 static const struct object_ops entry_ops = {
@@ -330,20 +322,7 @@ static const struct object_ops link_ops = {
 
 const struct entry *object_entry(const struct object *o)
 {
-	return o->ops == &entry_ops ? original_of(o)->first.entry : NULL;
-}
-
-/* The first entry stays the first; the order of the others does not matter. */
-static int add_entry(struct object *o, const struct entry *entry)
-{
-	struct plan_entry *more = malloc(sizeof(*more));
-	struct plan_entry *first = &original_of(o)->first;
-
-	if (!more)
-		return -ENOMEM;
-	*more = (struct plan_entry){ entry, first->next };
-	first->next = more;
-	return 0;
+	return o->ops == &entry_ops ? original_of(o)->entry : NULL;
 }
 
 static struct object *original_new(const struct entry *entry, struct link *link, const char *name,
@@ -353,7 +332,7 @@ static struct object *original_new(const struct entry *entry, struct link *link,
 
 	if (!og)
 		return NULL;
-	og->first.entry = entry;
+	og->entry = entry;
 	og->link = link;
 	og->object.ops = entry ? &entry_ops : &link_ops;
 	og->object.name = name;
@@ -374,8 +353,6 @@ int object_add(struct object_store *s, const uint8_t sha256[SHA256_SIZE], const 
 	o = store_find(s, sha256, entry->size);
 	if (!o)
 		r = store_add(s, sha256, original_new(entry, NULL, entry->name, entry->size), &o);
-	else if (!s->options.find_entry)
-		r = add_entry(o, entry);
 	else
 		budget_give(s->options.budget, object_cost);
 	pthread_mutex_unlock(&s->lock);

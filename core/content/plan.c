@@ -14,7 +14,7 @@
 /* a Stored entry up to here is fetched with all that is around its data, and copied */
 #define WHOLE (8 * MIB)
 
-struct plan *plan_new(struct object *o, const struct plan_entry *first, struct link *link)
+struct plan *plan_new(struct object *o, const struct entry *first, struct link *link)
 {
 	struct plan *p = calloc(1, sizeof(*p));
 
@@ -23,8 +23,7 @@ struct plan *plan_new(struct object *o, const struct plan_entry *first, struct l
 	p->refs = 1;
 	p->object = o;
 	p->link = link;
-	p->first = p->at = first;
-	p->entry = first ? first->entry : NULL;
+	p->first = p->entry = first;
 	return p;
 }
 
@@ -56,14 +55,9 @@ bool plan_next_entry(struct plan *p)
 	if (!p->entry)
 		return false;
 	p->header_at = NULL;
-	if (!options->find_entry) {
-		p->at = p->at->next;
-		p->entry = p->at ? p->at->entry : NULL;
-		return p->entry;
-	}
 	do
 		p->entry = options->find_entry(options->ctx, p->object, &p->found);
-	while (p->entry && p->entry == p->first->entry);
+	while (p->entry && p->entry == p->first);
 	return p->entry;
 }
 

@@ -27,12 +27,6 @@ struct entry;
 struct link;
 struct object;
 
-/* An entry that should hold the object's bytes; a list. */
-struct plan_entry {
-	const struct entry *entry;
-	struct plan_entry *next;
-};
-
 struct plan {
 	/* constant once others use it */
 	struct object *object;	   /* outlives it */
@@ -45,15 +39,15 @@ struct plan {
 	_Atomic(const struct fetch_place *) header_at; /* the place that has sent the header */
 	char **names; /* the URLs of mirror=, as mirrors_urls() gives them; or NULL */
 	atomic_uint refs;
-	const struct plan_entry *first, *at;
-	size_t found; /* by find_entry() */
+	const struct entry *first;
+	size_t found; /* how far find_entry() has looked for others */
 };
 
 /*
  * For an object of entries, the first of which is `first`; or, if that is NULL, of LINKS. NULL: no
  * memory.
  */
-struct plan *plan_new(struct object *o, const struct plan_entry *first, struct link *link);
+struct plan *plan_new(struct object *o, const struct entry *first, struct link *link);
 struct plan *plan_ref(struct plan *p);
 void plan_unref(struct plan *p); /* NULL-safe */
 

@@ -129,11 +129,27 @@ static inline struct box_item *box_add_made(struct box *b, size_t n, uint64_t se
 	return box_add(b, make_bytes(n, seed), n, method);
 }
 
+static inline const struct entry *box_find_entry(void *ctx, const struct object *o, size_t *at)
+{
+	const struct box *b = ctx;
+
+	while (*at < b->n) {
+		const struct box_item *item = &b->items[(*at)++];
+
+		if (memcmp(item->sha256, object_sha256(o), SHA256_SIZE) == 0 &&
+		    item->entry.size == object_size(o))
+			return &item->entry;
+	}
+	return NULL;
+}
+
 /* Begins: every entry whose object is not set by hand later becomes one. */
 static inline void box_start(struct box *b, struct cache *cache, bool verify)
 {
 	struct object_options options = { .container = &b->container,
 					  .cache = cache,
+					  .find_entry = box_find_entry,
+					  .ctx = b,
 					  .verify = verify };
 
 	b->fd = memfd_create("box", MFD_CLOEXEC);
