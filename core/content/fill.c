@@ -38,13 +38,6 @@ static void fill_free(struct fill *f)
 	free(f);
 }
 
-int fill_plan(struct fill *f, const struct entry *first, struct link *link)
-{
-	plan_unref(f->plan);
-	f->plan = plan_new(f->object, first, link);
-	return f->plan ? 0 : -ENOMEM;
-}
-
 /* ---- running ---- */
 
 void fill_submit(struct fill *f)

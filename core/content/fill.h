@@ -29,7 +29,6 @@ struct fill;
 struct hash_job;
 struct link;
 struct sparse;
-struct entry;
 
 enum fill_what { FILL_ALL, FILL_SIZE, FILL_CHUNKS };
 
@@ -161,9 +160,6 @@ void fill_log_wrong(const struct fill *f, const uint8_t found[SHA256_SIZE], cons
 
 /* Compares a hash with the object's: 0, or -EBADMSG, which is logged. */
 int fill_check(const struct fill *f, const uint8_t found[SHA256_SIZE]);
-
-/* Begins with a new plan. As plan_new(): 0 or -ENOMEM. */
-int fill_plan(struct fill *f, const struct entry *first, struct link *link);
 
 /*
  * Counts `size` bytes of memory as used by kept objects, dropping others for them. False: there is

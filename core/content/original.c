@@ -186,7 +186,9 @@ static int begin(struct fill *f)
 {
 	const struct original *og = original_of(f->object);
 
-	return fill_plan(f, og->entry, og->link);
+	plan_unref(f->plan);
+	f->plan = plan_new(f->object, og->entry, og->link);
+	return f->plan ? 0 : -ENOMEM;
 }
 
 static void original_get_bytes(struct fill *f)
