@@ -16,7 +16,7 @@ const struct chunks_file *by_index_find(const struct object *o, uint64_t size)
 	const struct object_store *s = o->store;
 	const struct chunks_file *f;
 
-	if (!s->index.chunks || !s->options.verify || !s->options.events || o->no_chunks)
+	if (!s->index.chunks || !s->options.verify || o->no_chunks)
 		return NULL;
 	f = chunks_find(s->index.chunks, o->sha256);
 	/* of another size: that hash cannot be right for both; the whole is hashed */

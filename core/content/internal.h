@@ -102,7 +102,7 @@ struct object_store {
 	unsigned files_used;
 	struct fault *faults; /* the newest is first */
 	struct waits *timed;  /* those with deadlines */
-	struct task clock;    /* looks at them; not used without events */
+	struct task clock;    /* looks at them */
 };
 
 /* the kernel repeats what failed within so many ms: the second one gets the same answer */

@@ -164,8 +164,7 @@ int object_store_new(const struct object_options *options, struct object_store *
 		options->budget->make_room = keep_make_room;
 	}
 	cancel_init(&s->stop, NULL);
-	if (s->options.events)
-		task_init(&s->clock, s->options.events, LANE_QUICK, waits_expire);
+	task_init(&s->clock, s->options.events, LANE_QUICK, waits_expire);
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_mutex_init(&s->hash_jobs.lock, NULL);
 	pthread_mutex_init(&s->runs.lock, NULL);
@@ -208,8 +207,7 @@ void object_store_stop(struct object_store *s)
 	cancel_fire(&s->stop);
 	/* from here on nobody sets the clock */
 	pthread_mutex_lock(&s->lock);
-	if (s->options.events)
-		task_finish(&s->clock);
+	task_finish(&s->clock);
 	pthread_mutex_unlock(&s->lock);
 }
 

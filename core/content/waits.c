@@ -37,7 +37,7 @@ bool waits_are_timed(const struct object *o)
 {
 	const struct object_options *options = &o->store->options;
 
-	return options->events && options->timeout_ms && (o->ops->may_wait || options->source);
+	return options->timeout_ms && (o->ops->may_wait || options->source);
 }
 
 static void set_deadline(struct waits *l, struct object_wait *w)

@@ -310,6 +310,7 @@ static void test_directory(void **state)
 	}
 	assert_int_equal(dir_open(root, NULL, NULL, &c), 0);
 	assert_int_equal(workers_new(&options.workers), 0);
+	assert_int_equal(events_new(options.workers, &options.events), 0);
 	options.container = c;
 	assert_int_equal(object_store_new(&options, &store), 0);
 	fds = count_fds();
@@ -326,7 +327,9 @@ static void test_directory(void **state)
 		object_put(o);
 	}
 	assert_true(count_fds() <= fds + MAX_OBJECT_FILES);
+	object_store_stop(store);
 	workers_free(options.workers);
+	events_free(options.events);
 	object_store_free(store);
 	container_close(c);
 	free(data);
