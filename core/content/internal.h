@@ -22,13 +22,24 @@
  *	entry_part	the header of an entry, or all of it, which is decoded
  *	get		gets bytes from the network
  *	into_file	a file for what cannot be read in place
- *	chunk_choice	which of them one request asks for
+ *	chunk_choice	which chunks one request asks for, and when
  *	chunk_fill	fetches and verifies chunks
  *	sparse		fetches the chunks of an object as they are read
  *	by_index	what need not be copied first, since the chunk index has it
  *	local		bytes of entries of a local container
  *	original	objects of the container and of LINKS
  *	derived		objects that are made of others
+ *
+ * What happens when somebody opens an object: object_get() finds its bytes, or waits for a fill.
+ * The fill looks for a seal, or calls get_bytes() of original.c, which tries, in this order,
+ *
+ *	the chunk index		by_index: the bytes are there at once; sparse fetches its chunks
+ *	a local entry		local: hashed in place, or decoded into memory
+ *	a file of our own	into_file: found in the cache, or filled by a get or by a decoder
+ *
+ * fill_done() then gives the bytes to the object and to all who wait. When somebody reads,
+ * object_read() compares blocks with their tags; of a chunk that is missing it says -EINPROGRESS,
+ * and object_fetch() has sparse begin a fill of chunks, which chunk_fill runs.
  */
 #ifndef CARTON_CONTENT_INTERNAL_H
 #define CARTON_CONTENT_INTERNAL_H

@@ -59,8 +59,8 @@ struct object_options {
 	/* Other entries with an object's bytes, one after the other: *at is 0 first. Any thread. */
 	const struct entry *(*find_entry)(void *ctx, const struct object *o, size_t *at);
 	/*
-	 * The object whose bytes this entry of a remote container has before others, made unless it
-	 * is only looked for; or NULL. Any thread.
+	 * The object whose first entry is `e`, of a remote carton; NULL: there is none. Not `make`:
+	 * only if somebody has asked for it before. Any thread.
 	 */
 	struct object *(*object_of)(void *ctx, const struct entry *e, bool make);
 	void *ctx;
@@ -136,6 +136,8 @@ enum object_state {
 	OBJECT_CORRUPT,
 };
 
+#define OBJECT_NO_SIZE UINT64_MAX
+
 const char *object_name(const struct object *o); /* what to call it in the log */
 const uint8_t *object_sha256(const struct object *o);
 const struct entry *object_entry(const struct object *o); /* NULL: it is fetched */
@@ -158,7 +160,6 @@ bool object_made_of(const struct object *o, const struct object *of);
 
 /* Is it withdrawn, since what it was made of is damaged? Then nobody gets it any more. */
 bool object_is_withdrawn(const struct object *o);
-#define OBJECT_NO_SIZE UINT64_MAX
 
 enum object_state object_state(struct object *o);
 
@@ -198,7 +199,7 @@ struct object_wait {
 	struct waits *above; /* of the work that waits: bytes move its deadlines on, too; or NULL */
 	struct object *object;
 	struct waits *waits;
-	uint64_t first, end; /* of a fill of chunks: those that are missed */
+	uint64_t first, end; /* of a fill of chunks: those that its reader misses */
 	int64_t deadline_ms; /* now_ms(); guarded by the store's lock, as the next line */
 	struct object_wait *next, **link; /* guarded by the store's lock; link NULL: not queued */
 };
