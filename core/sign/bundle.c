@@ -54,6 +54,21 @@ static int read_certificate(struct scan *s, struct bundle *b, struct reason *why
 	return r;
 }
 
+/* Reads each element of an array. An array that is null is as one that is empty. */
+static int read_array(struct scan *s, struct bundle *b, struct reason *why,
+		      int (*read)(struct scan *s, struct bundle *b, struct reason *why))
+{
+	int r = scan_begin(s, JSON_ARRAY);
+
+	while (r > 0 && (r = scan_item(s)) > 0) {
+		r = read(s, b, why);
+		if (r < 0)
+			return r;
+		r = 1;
+	}
+	return r;
+}
+
 static int read_chain(struct scan *s, struct bundle *b, struct reason *why)
 {
 	static const char *const keys[] = { "certificates", NULL };
@@ -61,13 +76,7 @@ static int read_chain(struct scan *s, struct bundle *b, struct reason *why)
 	int r;
 
 	while ((r = fields_next(s, &f, why)) > 0) {
-		r = scan_begin(s, JSON_ARRAY);
-		while (r > 0 && (r = scan_item(s)) > 0) {
-			r = read_certificate(s, b, why);
-			if (r < 0)
-				return r;
-			r = 1;
-		}
+		r = read_array(s, b, why, read_certificate);
 		if (r < 0)
 			return r;
 	}
@@ -110,19 +119,6 @@ static int read_signature(struct scan *s, struct bundle *b, struct reason *why)
 	return r;
 }
 
-static int read_signatures(struct scan *s, struct bundle *b, struct reason *why)
-{
-	int r = scan_begin(s, JSON_ARRAY);
-
-	while (r > 0 && (r = scan_item(s)) > 0) {
-		r = read_signature(s, b, why);
-		if (r < 0)
-			return r;
-		r = 1;
-	}
-	return r;
-}
-
 static int read_envelope(struct scan *s, struct bundle *b, struct reason *why)
 {
 	static const char *const keys[] = { "payload", "payloadType", "signatures", NULL };
@@ -133,7 +129,7 @@ static int read_envelope(struct scan *s, struct bundle *b, struct reason *why)
 	while ((k = fields_next(s, &f, why)) > 0) {
 		r = k == 1 ? take_base64(s, keys[0], &b->payload, why) :
 		    k == 2 ? scan_string(s, b->payload_type, sizeof(b->payload_type)) :
-			     read_signatures(s, b, why);
+			     read_array(s, b, why, read_signature);
 		if (r < 0)
 			return r;
 	}
