@@ -6,7 +6,6 @@ several; O_DIRECT reads of large blocks, by several at once. The file is verifie
 import mmap
 import os
 import random
-import sys
 
 import conditions
 import data
@@ -37,20 +36,7 @@ def read_direct(path, offsets):
 
 def in_processes(n, fn, path, offsets):
     """Each of `n` processes does a part."""
-    sys.stdout.flush()
-    pids = []
-    for i in range(n):
-        pid = os.fork()
-        if pid == 0:
-            status = 1
-            try:
-                fn(path, offsets[i::n])
-                status = 0
-            finally:
-                os._exit(status)
-        pids.append(pid)
-    if [os.waitpid(p, 0)[1] for p in pids] != [0] * n:
-        raise TimeoutError
+    timing.processes(n, lambda i: fn(path, offsets[i::n]))
 
 
 def loaders(b):

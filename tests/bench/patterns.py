@@ -17,7 +17,7 @@ import threading
 import data
 import remote
 import timing
-from timing import Skip
+from timing import Skip, processes
 
 MIB = 1 << 20
 HEADER = MIB
@@ -86,23 +86,6 @@ def pread_all(paths, items, count, flags=0):
             fds[p] = os.open(p, os.O_RDONLY | flags)
             stack.callback(os.close, fds[p])
         threads(count, lambda i, buf: os.preadv(fds[i[0]], [memoryview(buf)[:i[2]]], i[1]), items)
-
-
-def processes(n, work):
-    """work(i) in `n` processes, beside each other."""
-    pids = []
-    for i in range(n):
-        pid = os.fork()
-        if pid == 0:
-            status = 1
-            try:
-                work(i)
-                status = 0
-            finally:
-                os._exit(status)
-        pids.append(pid)
-    if [os.waitpid(p, 0)[1] for p in pids] != [0] * n:
-        raise TimeoutError
 
 
 def in_order(paths):

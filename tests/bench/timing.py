@@ -213,6 +213,23 @@ def check_patience():
         raise TimeoutError
 
 
+def processes(n, work):
+    """Runs work(i) in `n` processes at once. TimeoutError: one of them has failed, or lost its patience."""
+    pids = []
+    for i in range(n):
+        pid = os.fork()
+        if pid == 0:
+            status = 1
+            try:
+                work(i)
+                status = 0
+            finally:
+                os._exit(status)
+        pids.append(pid)
+    if [os.waitpid(p, 0)[1] for p in pids] != [0] * n:
+        raise TimeoutError
+
+
 def timed(fn, *args, **kw):
     start = time.perf_counter()
     fn(*args, **kw)
