@@ -230,23 +230,18 @@ check-runners: test-deps
 	@BUILD_DIR=$(BUILD) PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 -m pytest -q -rs -p no:cacheprovider \
 		tests/fs/check_runners.py
 
-# The hub's own client on the hub of the tests. Needs node, and npm's registry.
-HUB_CLIENT := $(abspath $(BUILD))/hub-client
-check-hub: test-deps
+# Programs that others have written, from npm's registry; they need node. The hub's own client on the hub of the
+# tests, and Sigstore's own library on signatures that cartonctl writes.
+check-hub: PACKAGE := @huggingface/hub@2.17
+check-hub: CHECK := tests/net/check_hub_client.py
+check-sign: PACKAGE := @sigstore/bundle@4.0
+check-sign: CHECK := tests/ctl/check_sign_bundle.py
+check-hub check-sign: test-deps
 	@$(MAKE) --no-print-directory $(ALL_CORES) all
-	@mkdir -p $(HUB_CLIENT)
-	@npm install --silent --no-save --ignore-scripts --prefix $(HUB_CLIENT) @huggingface/hub@2.17
-	@HUB_CLIENT=$(HUB_CLIENT) BUILD_DIR=$(BUILD) PYTHONDONTWRITEBYTECODE=1 \
-		/usr/bin/python3 -m pytest -q -p no:cacheprovider tests/net/check_hub_client.py
-
-# Sigstore's own library on signatures that cartonctl writes. Needs node, and npm's registry.
-SIGN_CLIENT := $(abspath $(BUILD))/sign-client
-check-sign: test-deps
-	@$(MAKE) --no-print-directory $(ALL_CORES) all
-	@mkdir -p $(SIGN_CLIENT)
-	@npm install --silent --no-save --ignore-scripts --prefix $(SIGN_CLIENT) @sigstore/bundle@4.0
-	@SIGN_CLIENT=$(SIGN_CLIENT) BUILD_DIR=$(BUILD) PYTHONDONTWRITEBYTECODE=1 \
-		/usr/bin/python3 -m pytest -q -p no:cacheprovider tests/ctl/check_sign_bundle.py
+	@mkdir -p $(BUILD)/$@
+	@npm install --silent --no-save --ignore-scripts --prefix $(BUILD)/$@ $(PACKAGE)
+	@NPM_CLIENT=$(abspath $(BUILD))/$@ BUILD_DIR=$(BUILD) PYTHONDONTWRITEBYTECODE=1 \
+		/usr/bin/python3 -m pytest -q -p no:cacheprovider $(CHECK)
 
 # Reads, damages and kills for a while; with BUILD=build-tsan under the thread sanitizer.
 SOAK_SECONDS ?= 600

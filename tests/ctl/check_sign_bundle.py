@@ -35,7 +35,7 @@ console.log(JSON.stringify({
 
 @pytest.fixture
 def read():
-    program = Path(os.environ['SIGN_CLIENT']) / 'client.mjs'
+    program = Path(os.environ['NPM_CLIENT']) / 'client.mjs'
     program.write_text(CLIENT)
 
     def call(what, path):

@@ -47,7 +47,7 @@ WANTED = {'config.json': b'{"a": 1}\n', 'empty': b'', 'sub/a b/\u00fc.py': b'pri
 @pytest.fixture
 def client():
     """client(what, hub, repository, revision, token): what the client's program prints."""
-    program = Path(os.environ['HUB_CLIENT']) / 'client.mjs'
+    program = Path(os.environ['NPM_CLIENT']) / 'client.mjs'
     program.write_text(CLIENT)
 
     def call(what, hub, repo='me/my-model', revision='main', token=''):
