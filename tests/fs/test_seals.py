@@ -54,6 +54,18 @@ def opened(m):
     return m.state('model/x')
 
 
+@pytest.fixture
+def sealed(carton, mount, cache):
+    """sealed(kind): what carton() gives, and the options of a mount that has sealed its file."""
+    def make(kind):
+        source, where = carton(kind)
+        options = [*PRIVATE, *cache.options]
+        with mount(source, *options) as m:
+            assert opened(m) == 'verified'
+        return source, where, options
+    return make
+
+
 @pytest.mark.parametrize('kind', KINDS)
 def test_later_mount(carton, mount, cache, kind):
     source, _ = carton(kind)
@@ -100,12 +112,9 @@ def test_anywhere(carton, mount, cache, work):
 
 
 @pytest.mark.parametrize('kind', KINDS)
-def test_changed_since(carton, mount_fg, cache, kind):
+def test_changed_since(sealed, mount_fg, cache, kind):
     """Changed between two mounts: the read that meets it fails, and all of it is hashed again."""
-    source, where = carton(kind)
-    options = [*PRIVATE, *cache.options]
-    with mount_fg(source, *options) as m:
-        assert opened(m) == 'verified'
+    source, where, options = sealed(kind)
     damage(cache, where, 4 * MIB)
     with mount_fg(source, *options) as m:
         with open(m / 'model/x', 'rb', buffering=0) as f:
@@ -124,12 +133,9 @@ def test_changed_since(carton, mount_fg, cache, kind):
 
 
 @pytest.mark.parametrize('kind', KINDS)
-def test_changed_ahead_of_a_reader(carton, mount, cache, kind):
+def test_changed_ahead_of_a_reader(sealed, mount, cache, kind):
     """What was read ahead of who reads in order is compared when it is read: a change since then is seen."""
-    source, where = carton(kind)
-    options = [*PRIVATE, *cache.options]
-    with mount(source, *options) as m:
-        assert opened(m) == 'verified'
+    source, where, options = sealed(kind)
     with mount(source, *options) as m, open(m / 'model/x', 'rb', buffering=0) as f:
         assert m.state('model/x') == 'sealed'
         # by itself, the kernel reads half a MiB ahead of it here, and nothing with this
