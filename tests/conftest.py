@@ -22,11 +22,13 @@ import bigcarton  # noqa: E402
 import harness  # noqa: E402
 import origin  # noqa: E402
 import packerform  # noqa: E402
+import registry  # noqa: E402
 import zipwriter  # noqa: E402
 
 
 def pytest_configure(config):
-    config.pluginmanager.register(origin)       # for its fixtures
+    for module in (origin, registry):       # for their fixtures
+        config.pluginmanager.register(module)
     if os.environ.get('TEST_FAILED') and not hasattr(config, 'workerinput'):
         config.pluginmanager.register(Failed(config, os.environ['TEST_FAILED']))
     config.addinivalue_line('markers', 'big: reads gigabytes; some seconds')

@@ -1,41 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """A hub that redirects to URLs with a signature, which expire."""
-import http.server
 import re
 import threading
 import time
 import urllib.parse
+
+from served import serve, stop
 
 
 class HubAndCdn:
     """Two servers: resolve(h) answers the requests to the hub, deliver(h) those to its CDN."""
 
     def __enter__(self):
-        self.hub, self.cdn = (self.serve(f) for f in (self.resolve, self.deliver))
+        self.hub, self.cdn = (serve(f) for f in (self.resolve, self.deliver))
         return self
 
     def __exit__(self, *a):
         for s in (self.hub, self.cdn):
-            s.shutdown()
-            s.server_close()
+            stop(s)
 
-    @staticmethod
-    def serve(answer):
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = 'HTTP/1.1'
-            timeout = 60
-
-            def do_GET(self):
-                answer(self)
-
-            do_HEAD = do_GET
-
-            def log_message(self, *a):
-                pass
-        s = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Handler)
-        s.daemon_threads = True
-        threading.Thread(target=s.serve_forever, daemon=True).start()
-        return s
 
 class Hub(HubAndCdn):
     """

@@ -11,21 +11,24 @@ import base64
 import contextlib
 import hashlib
 import http.client
-import http.server
 import json
 import os
 import re
 import socket
 import ssl
 import subprocess
+import tempfile
 import threading
 import time
 import urllib.parse
 from pathlib import Path
 
+import pytest
+
 import harness
 from harness import eventually
 from origin import free_port
+from served import Handler, serve, stop
 
 USER, PASSWORD = 'joe', 'hunter2'
 BCRYPT = 'joe:$2y$05$qfBl//4VqGY0OgjuY/Bm4.xIjQNRhUuChR/RieonLDUFjYmOvWlbu\n'     # of these
@@ -35,14 +38,6 @@ FILEPATH = 'org.cncf.model.filepath'
 MANIFEST = 'application/vnd.oci.image.manifest.v1+json'
 INDEX = 'application/vnd.oci.image.index.v1+json'
 REPOSITORY = 'me/my-model'
-
-
-def serve(handler):
-    """Starts a server on loopback."""
-    server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), handler)
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    return server
 
 
 def digest_of(data):
@@ -67,9 +62,7 @@ class TokenServer:
         self.dir.mkdir(exist_ok=True)
         self.new_key()
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = 'HTTP/1.1'
-
+        class Own(Handler):
             def do_GET(self):
                 query = urllib.parse.parse_qs(urllib.parse.urlsplit(self.path).query)
                 secret = self.headers.get('Authorization')
@@ -80,10 +73,7 @@ class TokenServer:
                 self.send_header('Content-Length', str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)
-
-            def log_message(self, *a):
-                pass
-        self.http = serve(Handler)
+        self.http = serve(handler=Own)
         self.realm = f'http://127.0.0.1:{self.http.server_address[1]}/token'
 
     def new_key(self):
@@ -103,8 +93,7 @@ class TokenServer:
         return (text + b'.' + url_safe(p.stdout)).decode()
 
     def stop(self):
-        self.http.shutdown()
-        self.http.server_close()
+        stop(self.http)
 
 
 LINE = re.compile(r'^\S+ - \S* \[[^]]*\] "(\w+) (\S+) [^"]*" (\d+) (\d+)', re.M)
@@ -218,9 +207,7 @@ class Front:
         outer, self.registry, self.change, self.before, self.seen = self, registry, change, before, []
         uploads, self.lock = {}, threading.Lock()
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = 'HTTP/1.1'
-
+        class Own(Handler):
             def do_GET(self):
                 # whoever asks how far an upload is waits for what is on its way
                 with outer.lock if keeps and '/uploads/' in self.path else contextlib.nullcontext():
@@ -267,10 +254,7 @@ class Front:
                 self.end_headers()
                 with contextlib.suppress(ConnectionError):
                     self.wfile.write(body)
-
-            def log_message(self, *a):
-                pass
-        self.http = serve(Handler)
+        self.http = serve(handler=Own)
         self.port = self.http.server_address[1]
         self.host = f'127.0.0.1:{self.port}'
 
@@ -278,8 +262,7 @@ class Front:
         return self
 
     def __exit__(self, *a):
-        self.http.shutdown()
-        self.http.server_close()
+        stop(self.http)
 
     def oci(self, url):
         """The same artifact through this server."""
@@ -338,6 +321,19 @@ def registry_at(where, auth=None, tls=False):
         yield r
     finally:
         r.stop()
+
+
+@pytest.fixture(scope='module')
+def running_registry(session_dir):
+    with registry_at(tempfile.mkdtemp(prefix='registry', dir=session_dir)) as r:
+        yield r
+
+
+@pytest.fixture
+def registry(running_registry):
+    """Its requests() are those of one test."""
+    running_registry.clear()
+    return running_registry
 
 
 @contextlib.contextmanager

@@ -30,12 +30,6 @@ def same(m, wanted):
         assert m.read(f'model/{path}') == data, path
 
 
-@pytest.fixture(scope='module')
-def registry(session_dir):
-    with registry_at(tempfile.mkdtemp(prefix='registry', dir=session_dir)) as r:
-        yield r
-
-
 @pytest.fixture
 def env(work):
     """env(**auths): the files of docker, which has these credentials, and no others."""

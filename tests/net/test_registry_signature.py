@@ -14,7 +14,7 @@ import harness
 from harness import ctl
 import oms
 from origin import PRIVATE
-from registry import INDEX, MANIFEST, Artifact, Front, descriptor, digest_of, layout, registry_at
+from registry import INDEX, MANIFEST, Artifact, Front, descriptor, digest_of, layout
 from zipwriter import Carton
 
 TOOL = harness.BUILD / 'tests/tools/signatures'
@@ -22,12 +22,6 @@ BUNDLE = 'application/vnd.dev.sigstore.bundle.v0.3+json'
 PREDICATE, OMS = 'dev.sigstore.bundle.predicateType', 'https://model_signing/signature/v1.0'
 EMPTY = 'application/vnd.oci.empty.v1+json'
 TEXTS = [json.dumps({'mediaType': BUNDLE, 'signer': i}).encode() for i in range(12)]
-
-
-@pytest.fixture(scope='module')
-def registry(session_dir):
-    with registry_at(tempfile.mkdtemp(prefix='registry', dir=session_dir)) as r:
-        yield r
 
 
 def bundle(text, subject, kind=BUNDLE, predicate=OMS):

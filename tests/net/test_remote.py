@@ -3,7 +3,6 @@
 import contextlib
 import errno
 import http.client
-import http.server
 import json
 import os
 import random
@@ -21,6 +20,7 @@ import harness
 from harness import ctl, eventually, run
 from origin import (MIB, PRIVATE, LinkedCarton, as_expected, digest, errno_of, fault_bytes,
                     lines_of, nginx_at)
+from served import Served
 from zipwriter import Carton, Sparse, sample
 
 def rng_bytes(n, seed=0):
@@ -248,13 +248,11 @@ def test_replaced_while_mounted(fault, mount_fg, cache):
     dict(newetag=1, noetag=1, lastmod='Tue, 01 Jan 2030 00:00:00 GMT'),
     dict(newetag=1, unconditional=1),
     dict(noetag=1, lastmod='Tue, 01 Jan 2030 00:00:00 GMT', unconditional=1)], ids=str)
-def test_server_that_changes_its_ways(fault, mount_fg, cache, nginx, kind):
+def test_server_that_changes_its_ways(fault, mount_fg, cache, kind):
     """Right at mount, wrong later: a new ETag, 200 for a Range, another Content-Range or date."""
     c = put_large(fault, 'w.carton', size=9 * MIB)
     first = dict(noetag=1, lastmod='Tue, 01 Jan 2019 00:00:00 GMT') if 'noetag' in kind else {}
-    with open(os.path.join(fault.root, 'target'), 'w') as f:
-        f.write(remote(fault, 'w.carton', etag='same', **first))
-    with switching(fault, nginx.dir) as n:
+    with switching(remote(fault, 'w.carton', etag='same', **first)) as n:
         with mount_fg(n.url('m.carton'), *cache.options) as m:
             n.switch(remote(fault, 'w.carton', **({'etag': 'same'} | kind)))
             for name in ('model/a', 'model/small'):
@@ -267,12 +265,10 @@ def test_server_that_changes_its_ways(fault, mount_fg, cache, nginx, kind):
 
 @pytest.mark.parametrize('pin', [{}, dict(noetag=1, lastmod='Tue, 01 Jan 2019 00:00:00 GMT')],
                          ids=['etag', 'date'])
-def test_answers_that_name_no_version(fault, mount_fg, cache, nginx, pin):
+def test_answers_that_name_no_version(fault, mount_fg, cache, pin):
     """A 206 without the validator that was pinned may be of any version."""
     c = put_large(fault, 'nv.carton', size=9 * MIB)
-    with open(os.path.join(fault.root, 'target'), 'w') as f:
-        f.write(remote(fault, 'nv.carton', **pin))
-    with switching(fault, nginx.dir) as n:
+    with switching(remote(fault, 'nv.carton', **pin)) as n:
         with mount_fg(n.url('m.carton'), *cache.options) as m:
             n.switch(remote(fault, 'nv.carton', notag206=1, **pin))
             for name in ('model/a', 'model/small'):
@@ -283,12 +279,10 @@ def test_answers_that_name_no_version(fault, mount_fg, cache, nginx, pin):
 
 @pytest.mark.parametrize('status, want', [
     (401, {errno.EACCES}), (404, {errno.EIO}), (500, {errno.EIO, errno.ETIMEDOUT})])
-def test_failures_are_told_once(fault, mount_fg, cache, nginx, status, want):
+def test_failures_are_told_once(fault, mount_fg, cache, status, want):
     """With the URL, without its query, and the status."""
     put_large(fault, 'told.carton', size=24 * MIB)
-    with open(os.path.join(fault.root, 'target'), 'w') as f:
-        f.write(remote(fault, 'told.carton'))
-    with switching(fault, nginx.dir) as n:
+    with switching(remote(fault, 'told.carton')) as n:
         with mount_fg(n.url('told') + '?token=hunter2', *cache.options, '-o', 'timeout=2') as m:
             n.switch(fault.url('s', fail=f'999:{status}'))
             for name in ('model/a', 'model/small'):
@@ -297,12 +291,10 @@ def test_failures_are_told_once(fault, mount_fg, cache, nginx, status, want):
             assert 'hunter2' not in m.log()
 
 
-def test_a_few_bytes_now_and_then(fault, mount_fg, cache, nginx):
+def test_a_few_bytes_now_and_then(fault, mount_fg, cache):
     """They do not keep an open waiting beyond its timeout."""
     put_large(fault, 'few.carton', size=9 * MIB)
-    with open(os.path.join(fault.root, 'target'), 'w') as f:
-        f.write(remote(fault, 'few.carton'))
-    with switching(fault, nginx.dir) as n:
+    with switching(remote(fault, 'few.carton')) as n:
         with mount_fg(n.url('m.carton'), *cache.options, '-o', 'timeout=2') as m:
             n.switch(remote(fault, 'few.carton', stall=10))
             for name in ('model/a', 'model/small'):
@@ -389,51 +381,28 @@ def test_verify_counts_a_failure_once(fault, cache):
     assert p.returncode == 75 and len(lines_of(p.stderr, 'status 500')) == 1, p.stderr
 
 
-class switching:
-    """A server that passes on what is at the URL that switch() last said."""
+class switching(Served):
+    """A server that passes on what is at a URL, until switch() names another."""
 
-    def __init__(self, fault, where):
-        self.to = None
-        self.first = open(os.path.join(fault.root, 'target')).read()
+    def __init__(self, url):
+        self.to = url
 
-    def __enter__(self):
-        outer = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = 'HTTP/1.1'
-
-            def do_GET(self):
-                to = urllib.parse.urlsplit(outer.to)
-                c = http.client.HTTPConnection(to.hostname, to.port)
-                try:
-                    c.request(self.command, to.path, headers=dict(self.headers))
-                    answer = c.getresponse()
-                    self.send_response_only(answer.status, answer.reason)
-                    for name, value in answer.getheaders():
-                        self.send_header(name, value)
-                    self.end_headers()
-                    while block := answer.read1(1 << 16):
-                        self.wfile.write(block)
-                except OSError:
-                    self.close_connection = True
-                finally:
-                    c.close()
-
-            do_HEAD = do_GET
-
-            def log_message(self, *a):
-                pass
-        self.to = self.first
-        self.server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Handler)
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-        return self
-
-    def __exit__(self, *a):
-        self.server.shutdown()
-        self.server.server_close()
-
-    def url(self, name):
-        return f'http://127.0.0.1:{self.server.server_address[1]}/{name}'
+    def answer(self, h):
+        to = urllib.parse.urlsplit(self.to)
+        c = http.client.HTTPConnection(to.hostname, to.port)
+        try:
+            c.request(h.command, to.path, headers=dict(h.headers))
+            answer = c.getresponse()
+            h.send_response_only(answer.status, answer.reason)
+            for name, value in answer.getheaders():
+                h.send_header(name, value)
+            h.end_headers()
+            while block := answer.read1(1 << 16):
+                h.wfile.write(block)
+        except OSError:
+            h.close_connection = True
+        finally:
+            c.close()
 
     def switch(self, url):
         self.to = url

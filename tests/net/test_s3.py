@@ -3,7 +3,6 @@
 import datetime
 import hashlib
 import hmac
-import http.server
 import json
 import re
 import threading
@@ -15,6 +14,7 @@ import pytest
 import harness
 from harness import ctl, eventually
 from origin import MIB, LinkedCarton, as_expected, fault_bytes, lines_of
+from served import Handler, Served
 from zipwriter import Carton
 
 ID, SECRET = 'AKIDEXAMPLE', 'wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY'
@@ -24,7 +24,7 @@ def mac(key, text):
     return hmac.new(key, text.encode(), hashlib.sha256).digest()
 
 
-class Store:
+class Store(Served):
     """Objects of one bucket, in path style. `keys`: {id: (secret, token)}."""
 
     def __init__(self, objects):
@@ -37,28 +37,13 @@ class Store:
     def __enter__(self):
         outer = self
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = 'HTTP/1.1'
-
+        class Clock(Handler):
             def date_time_string(self, timestamp=None):
                 return outer.date or super().date_time_string(time.time() + outer.ahead)
-
-            def do_GET(self):
-                outer.answer(self)
-
-            do_HEAD = do_GET
-
-            def log_message(self, *a):
-                pass
-        self.server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Handler)
-        self.server.daemon_threads = True
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-        self.endpoint = f'http://127.0.0.1:{self.server.server_address[1]}'
+        self.handler = Clock
+        super().__enter__()
+        self.endpoint = self.url().rstrip('/')
         return self
-
-    def __exit__(self, *a):
-        self.server.shutdown()
-        self.server.server_close()
 
     def fault(self, h):
         """What is wrong with the signature; the rules are those of AWS Signature Version 4."""

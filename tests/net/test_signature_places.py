@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Signatures that come over a network: beside a carton, from a URL, of a repository; in test_registry_signature.py, in a registry."""
 import hashlib
-import http.server
 import os
 import re
-import threading
 
 import pytest
 
@@ -12,6 +10,7 @@ import oms
 from harness import CARTONCTL, CARTONFS, mountinfo, run
 from hubrepo import HubServer, Repo
 from origin import PRIVATE
+from served import Served
 from zipwriter import Carton
 
 LARGE = b'weights' * 1000
@@ -32,54 +31,34 @@ def sign(key, hashes, below='', but=()):
     return oms.bundle(key, oms.statement(oms.listing(hashes, below, but))).encode()
 
 
-class Server:
+class Server(Served):
     """Files by their names, with ranges. `choose(n)` gives those for the n-th request."""
 
     def __init__(self, files=None, choose=None):
         self.choose, self.asked = choose or (lambda n: files), []
 
-    def __enter__(self):
-        outer = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = 'HTTP/1.1'
-
-            def do_GET(self):
-                name = self.path.partition('?')[0].strip('/')
-                n = len(outer.asked)
-                outer.asked.append(self.path)
-                data = outer.choose(n).get(name)
-                if isinstance(data, int) or data is None:
-                    self.send_response(data or 404)
-                    self.send_header('Content-Length', '0')
-                    return self.end_headers()
-                m = re.match(r'bytes=(\d*)-(\d*)$', self.headers.get('Range', ''))
-                first, last = 0, len(data) - 1
-                if m:
-                    first = int(m[1]) if m[1] else max(0, len(data) - int(m[2]))
-                    last = min(last, int(m[2])) if m[1] and m[2] else last
-                self.send_response(206 if m else 200)
-                if m:
-                    self.send_header('Content-Range', f'bytes {first}-{last}/{len(data)}')
-                self.send_header('Accept-Ranges', 'bytes')
-                self.send_header('ETag', '"one"')
-                self.send_header('Content-Length', str(last + 1 - first))
-                self.end_headers()
-                self.wfile.write(data[first:last + 1])
-
-            def log_message(self, *a):
-                pass
-        self.server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Handler)
-        self.server.daemon_threads = True
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-        return self
-
-    def __exit__(self, *a):
-        self.server.shutdown()
-        self.server.server_close()
-
-    def url(self, name):
-        return f'http://127.0.0.1:{self.server.server_address[1]}/{name}'
+    def answer(self, h):
+        name = h.path.partition('?')[0].strip('/')
+        n = len(self.asked)
+        self.asked.append(h.path)
+        data = self.choose(n).get(name)
+        if isinstance(data, int) or data is None:
+            h.send_response(data or 404)
+            h.send_header('Content-Length', '0')
+            return h.end_headers()
+        m = re.match(r'bytes=(\d*)-(\d*)$', h.headers.get('Range', ''))
+        first, last = 0, len(data) - 1
+        if m:
+            first = int(m[1]) if m[1] else max(0, len(data) - int(m[2]))
+            last = min(last, int(m[2])) if m[1] and m[2] else last
+        h.send_response(206 if m else 200)
+        if m:
+            h.send_header('Content-Range', f'bytes {first}-{last}/{len(data)}')
+        h.send_header('Accept-Ranges', 'bytes')
+        h.send_header('ETag', '"one"')
+        h.send_header('Content-Length', str(last + 1 - first))
+        h.end_headers()
+        h.wfile.write(data[first:last + 1])
 
 
 def packed(work, name='m.carton', **files):

@@ -2,7 +2,6 @@
 """Registries that want a token, also for what anybody may read: 401, the token, the answer."""
 import concurrent.futures
 import contextlib
-import http.server
 import json
 import re
 import threading
@@ -13,6 +12,7 @@ import pytest
 import harness
 from harness import ctl
 from origin import MIB, PRIVATE, LinkedCarton, as_expected, fault_bytes
+from served import serve, stop
 from zipwriter import Carton
 
 
@@ -20,29 +20,18 @@ class Server:
     """answer(handler) for each request; `seen` has (method, path, query, headers)."""
 
     def __init__(self, answer):
-        outer, self.seen, self.lock, self.answer = self, [], threading.Lock(), answer
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = 'HTTP/1.1'
-
-            def do_GET(self):
-                path, _, query = self.path.partition('?')
-                with outer.lock:
-                    outer.seen.append((self.command, path, dict(urllib.parse.parse_qsl(query)), self.headers))
-                outer.answer(self, path)
-
-            do_HEAD = do_GET
-
-            def log_message(self, *a):
-                pass
-        self.http = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Handler)
-        self.http.daemon_threads = True
-        threading.Thread(target=self.http.serve_forever, daemon=True).start()
+        self.seen, self.lock, self.give = [], threading.Lock(), answer
+        self.http = serve(self.answer)
         self.url = f'http://127.0.0.1:{self.http.server_address[1]}'
 
+    def answer(self, h):
+        path, _, query = h.path.partition('?')
+        with self.lock:
+            self.seen.append((h.command, path, dict(urllib.parse.parse_qsl(query)), h.headers))
+        self.give(h, path)
+
     def stop(self):
-        self.http.shutdown()
-        self.http.server_close()
+        stop(self.http)
 
 
 def send(h, status, body=b'', **headers):
@@ -308,7 +297,7 @@ def test_many_readers(mount, work, cache, broken):
                         h.close_connection = True
                     else:
                         give(h, path)
-            r.tokens.answer = slow
+            r.tokens.give = slow
             with concurrent.futures.ThreadPoolExecutor(n) as pool:
                 assert all(pool.map(lambda i: m.read(f'model/{i + 1}') == r.blobs[f'/v2/a/blobs/{i + 1}'], range(n)))
         assert r.given == 2 and len(r.tokens.seen) == 2 + broken
