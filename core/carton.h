@@ -656,10 +656,10 @@ struct carton_pushed {
  * 0, or, logged:
  *  -EINVAL	not such a URL; or a carton that is bare, offline, or not verified
  *  -EBADMSG	a file is damaged: nothing of it was sent
- *  -EACCES	the registry does not know the user, or lets it not write there
+ *  -EACCES	the user is not logged in, or must not write to that repository
  *  -EFBIG	too many files for a manifest
  *  -EPROTO, -EIO	the registry refuses a part
- *  -ETIMEDOUT, -ECONNREFUSED, -EREMOTEIO, … it is not reached now
+ *  -ETIMEDOUT, -ECONNREFUSED, -EREMOTEIO, … the registry is not reached now
  */
 int carton_push(struct carton *c, const char *to, const struct carton_push_options *options,
 		struct carton_pushed *ret);
@@ -667,7 +667,7 @@ int carton_push(struct carton *c, const char *to, const struct carton_push_optio
 /* Zero is the default of each field, but for the key. */
 struct carton_sign_options {
 	const char *key;  /* a PEM file, or a URI that OpenSSL's store opens, such as pkcs11: */
-	const char *cert; /* a PEM file: certificates, that of the key first; NULL: none */
+	const char *cert; /* a PEM file: the certificate of the key, then its chain; NULL: none */
 	/* has the passphrase of the key in its first line; NULL: it is asked for at the terminal */
 	const char *passphrase_file;
 	bool dereference;	      /* a directory: sign what symlinks lead to */

@@ -63,7 +63,7 @@ struct container {
 	size_t n_entries;
 	struct arena names;    /* of entries whose name is not in another text */
 	struct budget *budget; /* counts the tables of the container; outlives it; may be NULL */
-	int64_t mtime;	       /* of the file or directory itself */
+	int64_t mtime;	       /* when the file or directory was changed last */
 	bool remote;	       /* reads are requests to a server */
 	bool one_file;	       /* all entries are ranges of one source, which stays open */
 };

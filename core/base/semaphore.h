@@ -20,12 +20,12 @@ struct semaphore {
 
 void semaphore_init(struct semaphore *s, unsigned count);
 
-/* Nobody waits, or will post. */
+/* The caller makes sure that no thread waits or posts any more. */
 void semaphore_finish(struct semaphore *s);
 
 void semaphore_post(struct semaphore *s);
 
-/* Takes one; waits for it until then. False: there is none. */
+/* Lowers the count by one; waits until `until_ms` for a count above 0. False: it stayed 0. */
 bool semaphore_wait(struct semaphore *s, int64_t until_ms);
 
 #endif

@@ -37,7 +37,7 @@ void log_attempt(enum carton_log_level level, const char *subject, const char *f
 /* Sets the text of the thread's failure (failure.h), of what was logged before. Returns `r`. */
 int error_again(int r, const char *subject, const char *text);
 
-/* Does it mean that a server is not reached, or overloaded? */
+/* Does the error mean that a server is not reached, or overloaded? */
 static inline bool error_is_outage(int error)
 {
 	return error == -EBUSY || error == -ECONNREFUSED || error == -ECONNRESET ||
@@ -45,7 +45,7 @@ static inline bool error_is_outage(int error)
 	       error == -ETIMEDOUT;
 }
 
-/* May it be gone soon? Also one that a server has of its own, such as status 500. */
+/* May the error be gone soon? That includes a fault of the server itself, such as status 500. */
 static inline bool error_passes(int error)
 {
 	return error == -EAGAIN || error == -EREMOTEIO || error_is_outage(error);

@@ -9,10 +9,9 @@
 #include "http/http.h"
 
 #define TAIL (256 * KIB)
-/* a range that is fetched ahead; the cached ranges that stay once the carton is open */
-#define MAX_PREFETCH (16 * MIB)
-#define MAX_CACHED_OPEN (32 * MIB)
-/* the most URLs of a carton: a mirror's, and the source URL */
+#define MAX_PREFETCH (16 * MIB)	   /* bytes of one range that is fetched ahead */
+#define MAX_CACHED_OPEN (32 * MIB) /* bytes of the cached ranges that stay after the open */
+/* a carton has at most two URLs: one at a mirror, and the source URL */
 #define REMOTE_PLACES 2
 
 struct remote_source {
@@ -21,7 +20,7 @@ struct remote_source {
 	/* where the carton is: at a mirror, if it was opened there, then at the source URL */
 	struct fetch_place places[REMOTE_PLACES];
 	size_t n_places;
-	struct version versions[REMOTE_PLACES]; /* there */
+	struct version versions[REMOTE_PLACES]; /* the version at each of places */
 	int64_t mtime;
 	struct cached_ranges *ranges;
 };

@@ -50,7 +50,7 @@ static inline const char *manifest_path(const struct manifest *m, size_t i)
 /* The place of a path in the sorted lines; m->n: it is not listed. */
 size_t manifest_line(const struct manifest *m, const char *path);
 
-/* Is it a line that is not signed, and so not one of the n? */
+/* Is the path among the m->left_out lines, which no signature covers? They are not in m->n. */
 bool manifest_leaves_out(const struct manifest *m, const char *path);
 
 /* The same path in `text`, if MANIFEST lists it; or NULL. */

@@ -101,15 +101,16 @@ void http_free(struct http *http);
 enum http_method {
 	HTTP_GET,
 	HTTP_HEAD,
-	HTTP_POST, /* from here on, they send a body, */
-	HTTP_PUT,  /* to http and https only */
+	/* the methods below send a body; their URLs have http or https */
+	HTTP_POST,
+	HTTP_PUT,
 	HTTP_PATCH,
 };
 
-/* What is sent. Zeroed: nothing. */
+/* The body of a request. Zeroed: the request has none. */
 struct http_body {
-	const char *type;  /* its media type; or NULL */
-	const char *range; /* Content-Range: FIRST-LAST, where it belongs in an upload; or NULL */
+	const char *type;  /* the media type of the body; or NULL */
+	const char *range; /* FIRST-LAST: the place of the body in an upload; or NULL */
 	uint64_t size;
 	/*
 	 * Gives up to n bytes at `off`, at least one: how many, or -errno, which ends the request.
@@ -157,7 +158,7 @@ struct http_response {
 	int64_t range_first; /* Content-Range of a 206, */
 	int64_t range_last;
 	int64_t range_total; /* of a 206 or a 416 */
-	int64_t upload_last; /* Range: 0-LAST: what a registry has of an upload */
+	int64_t upload_last; /* Range: 0-LAST: a registry has the bytes 0 to LAST of an upload */
 	/* at most HTTP_MAX_RETRY_AFTER; a date is made relative; else RateLimit of a 429 or 503 */
 	long retry_after_s;
 	char etag[256]; /* with its quotes and W/ */

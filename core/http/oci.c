@@ -224,8 +224,8 @@ struct answer {
 struct registry {
 	struct login login;
 	char server[HTTP_MAX_URL], command[128]; /* of the helper */
-	struct helper helper;			 /* fd -1: there is none */
-	int64_t refused_ms;			 /* when it was asked after a refusal; or 0 */
+	struct helper helper;			 /* fd -1: the registry has no helper */
+	int64_t refused_ms;			 /* when the helper was run after a refusal; or 0 */
 	struct answer answer;
 };
 

@@ -143,7 +143,7 @@ static bool stalled(struct http_stream *s, int64_t now)
 	struct http_sample sample = { .when_ms = now };
 	curl_off_t bytes = 0, sent = 0;
 
-	/* how long a server works on what it got is for the owner to judge */
+	/* once the body is sent, the owner of the stream decides how long the server may take */
 	if (!s->connected || s->held || http_upload_over(s)) {
 		s->n_samples = 0;
 		return false;

@@ -233,7 +233,7 @@ static int open_parts(struct carton_source *s, enum opening how)
 		r = open_network(s);
 	if (r == 0)
 		r = open_store(c, options);
-	/* of the lists as the tree is made of them */
+	/* a signature is checked against the same lists that the tree is made of */
 	if (r == 0)
 		r = signature_check(s);
 	if (r == 0)

@@ -2,13 +2,16 @@
 /*
  * Whom the user trusts, and whether a signature of theirs covers a carton. sign.h has the format.
  *
- * The checks, in their order: the media type of the bundle; that it has one key or one chain of
- * certificates, and an envelope with one signature; the signature over the exact bytes of the
- * payload; whether the key is one of the user's, or the chain ends at one of the user's
- * authorities, and its first certificate is of the signer; the types of the statement; how the
- * files were hashed; each listed file against MANIFEST; each line of MANIFEST against the list.
+ * The checks, in their order:
+ *  1. the bundle has the right media type, one key or one chain of certificates, and an envelope
+ *     with one signature;
+ *  2. the signature is right for the exact bytes of the payload;
+ *  3. the key is one of the user's; or the chain ends at one of the user's authorities, and the
+ *     first certificate of the chain names the signer that the user expects;
+ *  4. the types of the statement, and the method by which the files were hashed, are known;
+ *  5. each listed file is in MANIFEST, and each line of MANIFEST is listed, with the same hash.
  *
- * Before the signature is known to be right, only the bundle is parsed, and its statement is not.
+ * The statement is parsed only after the signature was found to be right.
  * Keys are on P-256, P-384 or P-521. A chain is checked as of now.
  *
  * Threads: the one that opens the carton.
@@ -42,8 +45,8 @@ int sign_read(const struct trust *t, const struct buf *text, struct carton_signa
 	      struct buf *ret_payload, struct reason *why);
 
 /*
- * Does what is signed cover `m`? 0, and then each line of `m` is signed: those that are left out
- * come behind the others, and m->left_out says how many. Else as above.
+ * Does the signed list cover `m`? 0: each of the m->n lines is signed; the m->left_out lines that
+ * the list leaves out are moved behind them. Errors are those of sign_read().
  */
 int sign_compare(const struct buf *payload, struct manifest *m, struct reason *why);
 

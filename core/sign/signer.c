@@ -110,7 +110,7 @@ static int hash(const struct signer *s, const void *payload, size_t n, uint8_t r
 	return ok ? 0 : -EIO;
 }
 
-/* A provider may have another key, or a fault. */
+/* Verifies the new signature: an OpenSSL provider may have used another key, or be faulty. */
 static int check(const struct signer *s, const struct signer_answer *a, const uint8_t *digest,
 		 size_t n)
 {

@@ -22,8 +22,8 @@ struct sign_list {
 	const char *model; /* the name of the file or directory that is signed */
 	struct sign_file *files;
 	size_t n;
-	bool symlinks;		/* some of the files are what a symlink leads to */
-	const char *ignored[3]; /* left out besides sign_left_out: up to the first NULL */
+	bool symlinks;		/* some paths are symlinks: their targets are signed */
+	const char *ignored[3]; /* also left out, beside sign_left_out; or NULL */
 };
 
 /*

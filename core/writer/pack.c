@@ -92,7 +92,7 @@ static int fill(struct run *run, struct pack_item *item)
 	bool stored = item->choice != CHOOSE_COPY || (chunks && item->zip.method == METHOD_STORED);
 	int r = 0;
 
-	/* what is Stored is hashed and copied by one read */
+	/* a Stored entry is read once: the same bytes are hashed and copied */
 	if (!stored && chunks)
 		r = content_digest(&c);
 	if (r == 0)
