@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The one kind of bar that the programs draw. */
+/* A bar of progress at a terminal, drawn the same way by both programs. */
 #ifndef FS_BAR_H
 #define FS_BAR_H
 

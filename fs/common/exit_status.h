@@ -19,13 +19,13 @@ enum exit_status {
 	EXIT_LATER = 75, /* a server is not reached now, or overloaded (EX_TEMPFAIL) */
 };
 
-/* For what has failed with -errno: EXIT_LATER if that may be another one soon, else `other`. */
+/* The exit status for -errno: EXIT_LATER if the error may be gone soon, else `other`. */
 static inline int exit_status(int error, int other)
 {
 	return carton_error_passes(error) ? EXIT_LATER : other;
 }
 
-/* -errno as text: of a server that may not even have a name, there is not only no route. */
+/* -errno as text. -EHOSTUNREACH is also a server whose name is not found, unlike in strerror(). */
 static inline const char *error_text(int error)
 {
 	return error == -EHOSTUNREACH ? "its server is not found, or not reached" :

@@ -60,7 +60,7 @@ struct ahead {
 	bool over;
 	/* if one of these is opened next, by name or by number, a sequence begins or continues */
 	struct carton_node *expected, *counted;
-	struct carton_node *last;   /* that was opened; or NULL */
+	struct carton_node *last;   /* the file that was opened last, or NULL */
 	bool by_number;		    /* which of them it was, where they differ */
 	struct carton_node *at;	    /* next file of the sequence, or NULL */
 	uint64_t n_opened, n_ahead; /* files of the sequence */
