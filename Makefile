@@ -485,7 +485,7 @@ help:
 	@echo 'make bench-readme   measure what README.md says of the speed anew'
 	@echo 'make lint           check the style; make format sets it'
 	@echo 'make man            check the man pages'
-	@echo 'make install        PREFIX=/usr/local, DESTDIR=, MOUNTDIR=/sbin, PYTHON=, PYTHONDIR='
+	@echo 'make install        PREFIX=/usr/local, DESTDIR=, MOUNTDIR=/sbin, PYTHONDIR='
 	@echo 'make uninstall      the reverse, with the same variables'
 	@echo 'make dist           a tarball of the last commit, in build/'
 	@echo 'make deb rpm        packages of the last commit, in build/deb and build/rpm'

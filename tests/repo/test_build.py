@@ -383,6 +383,11 @@ def test_install_and_uninstall(work, prefix):
     args = [] if prefix == '/usr/local' else [f'PREFIX={prefix}']
     dest, files = installed(work, *args)
     base = prefix.lstrip('/')
+    version = '{}.{}'.format(*sys.version_info)
+    modules = f'{base}/' + {'/usr': 'lib/python3/dist-packages', '/usr/local': f'lib/python{version}/dist-packages',
+                            '/opt/carton': f'lib/python{version}/site-packages'}[prefix]
+    python = [f'{modules}/{name}' for name in (
+        'carton.py', 'carton_fsspec.py', *(f'cartonfs-{VERSION}.dist-info/{n}' for n in ('METADATA', 'entry_points.txt')))]
     links = {'sbin/mount.cartonfs': f'{prefix}/bin/cartonfs',
              f'{base}/lib/libcarton.so': 'libcarton.so.0',
              f'{base}/lib/libcarton.so.0': f'libcarton.so.0.{VERSION}',
@@ -395,7 +400,8 @@ def test_install_and_uninstall(work, prefix):
              'share/fish/vendor_completions.d/cartonctl.fish', 'share/zsh/site-functions/_cartonfs',
              'share/doc/cartonfs/examples/mnt-m.mount', 'share/doc/cartonfs/examples/mnt-m.automount',
              *map(unit_target, UNITS), *(f'share/man/man{page[-1]}/{page}' for page in PAGES)]
-    assert set(files) == set(links) | {f'{base}/{name}' for name in below}
+    assert set(files) == set(links) | {f'{base}/{name}' for name in below} | set(python)
+    assert f'\nVersion: {VERSION}\n' in files[python[2]].read_text()
     for name, path in files.items():
         if name in links:
             assert os.readlink(path) == links[name]
@@ -409,6 +415,15 @@ def test_install_and_uninstall(work, prefix):
     assert p.returncode == 0
     make('uninstall', f'DESTDIR={dest}', *args)
     assert [p for p in dest.rglob('*') if not p.is_dir()] == []
+
+
+def test_install_without_python(work):
+    """Then there is no module, and uninstall leaves one that is not ours."""
+    dest, files = installed(work, 'PYTHON=/nonexistent')
+    assert files and not [name for name in files if 'python' in name]
+    (dest / 'carton.py').write_text('theirs')
+    make('uninstall', f'DESTDIR={dest}', 'PYTHON=/nonexistent')
+    assert [p.name for p in dest.rglob('*') if not p.is_dir()] == ['carton.py']
 
 
 def test_shared_library():
