@@ -9,7 +9,7 @@ import pytest
 
 import handover
 import harness
-from handover import device, listener, listening, send, serves, serves_in_container, start
+from handover import csi_driver, device, listener, listening, send, serves, serves_in_container, start
 from harness import CARTONFS, run
 
 pytestmark = pytest.mark.needs_root     # mounts for others
@@ -179,6 +179,17 @@ def test_error_file_of_another_user(carton, work, theirs, what):
     p = run(CARTONFS, '-f', '-o', f'error_file={errors}', bad, carton[2])
     assert p.returncode == 1 and f'{errors}: ' in p.stderr and 'zip' not in p.stderr, p.stderr
     assert precious.read_text() == 'keep me' and errors.read_text() == 'keep me'
+
+
+def test_generic_csi_driver(carton, work):
+    """Its socket is taken once the directory is sticky, which the container can see to."""
+    c, path, where = carton
+    with csi_driver(work / 'handover', where) as s:
+        p = start(path, s, work)
+        assert 'another user can change' in p.communicate()[1] and p.returncode == 32
+        assert run(*handover.UNPRIVILEGED, 'chmod', '1777', work / 'handover').returncode == 0
+        p = start(path, s, work)
+        serves_and_ends(where, c, p)
 
 
 @pytest.mark.needs_podman

@@ -19,10 +19,10 @@ UNPRIVILEGED = ('setpriv', '--reuid=65534', '--regid=65534', '--clear-groups', '
 
 
 @contextlib.contextmanager
-def device(where):
-    """An open /dev/fuse that is mounted at `where` for uid 65534."""
+def device(where, options='user_id=65534,group_id=65534'):
+    """An open /dev/fuse that is mounted at `where`, for uid 65534 unless the options say otherwise."""
     fd = os.open('/dev/fuse', os.O_RDWR)
-    data = f'fd={fd},rootmode=40000,user_id=65534,group_id=65534,allow_other'
+    data = f'fd={fd},rootmode=40000,{options},allow_other'
     if LIBC.mount(b'carton', os.fsencode(where), b'fuse.cartonfs', 1 | 2 | 4, data.encode()):
         raise OSError(ctypes.get_errno(), 'mount')
     try:
@@ -60,8 +60,8 @@ def start(path, mountpoint, work, *options, fds=(), env=None):
                             text=True, env=harness.environment(65534, **(env or {})))
 
 
-def send(connection, fd):
-    socket.send_fds(connection, [b'\0'], [fd])
+def send(connection, fd, message=b'\0'):
+    socket.send_fds(connection, [message], [fd])
     os.close(fd)
     connection.close()
 
@@ -88,6 +88,28 @@ def listening(path, fd):
         t = threading.Thread(target=lambda: send(s.accept()[0], fd))
         t.start()
         yield path
+        t.join(harness.EXIT_S)
+
+
+@contextlib.contextmanager
+def csi_driver(directory, where):
+    """
+    What the generic FUSE CSI driver does: the directory, an emptyDir, and the socket belong to uid 65534, who serves it;
+    it mounts for root, once somebody has connected, and sends the device with a text in JSON.
+    """
+    directory.mkdir()
+    directory.chmod(0o777)
+    with contextlib.ExitStack() as mounted, listener(directory / 'fuse.sock') as s:
+        for path in (directory, directory / 'fuse.sock'):
+            os.chown(path, 65534, 65534)
+
+        def hand_over():
+            connection, _ = s.accept()
+            fd = mounted.enter_context(device(where, 'user_id=0,group_id=0,default_permissions'))
+            send(connection, fd, b'{"volumeName":"model"}')
+        t = threading.Thread(target=hand_over)
+        t.start()
+        yield directory / 'fuse.sock'
         t.join(harness.EXIT_S)
 
 

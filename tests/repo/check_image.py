@@ -9,7 +9,7 @@ import yaml
 
 import handover
 import harness
-from handover import device, listening, serves_in_container
+from handover import csi_driver, device, listening, serves_in_container
 from harness import ROOT, eventually, run
 
 carton = handover.carton      # a fixture
@@ -17,8 +17,8 @@ PODMAN = shlex.split(os.environ.get('CARTONFS_PODMAN', 'podman'))
 LIMITS = ('--network=none', '--ulimit=nofile=1024:1024', '--ulimit=nproc=1024:1024')
 
 
-def manifests():
-    return list(yaml.safe_load_all((ROOT / '.container/kubernetes.yaml').read_text()))
+def manifests(name='kubernetes.yaml'):
+    return list(yaml.safe_load_all((ROOT / '.container' / name).read_text()))
 
 
 def spec_of(manifest):
@@ -29,9 +29,9 @@ def containers_of(manifest):
     return spec_of(manifest)['containers'] + spec_of(manifest).get('initContainers', [])
 
 
-def container(kind, name):
+def container(kind, name, file='kubernetes.yaml'):
     """The container of that name in a manifest of that kind."""
-    return next(c for d in manifests() if d['kind'] == kind for c in containers_of(d) if c['name'] == name)
+    return next(c for d in manifests(file) if d['kind'] == kind for c in containers_of(d) if c['name'] == name)
 
 
 def flags(c, volumes):
@@ -56,7 +56,7 @@ def command(c, url):
 
 def test_manifests():
     """What they refer to is there."""
-    for d in manifests():
+    for d in manifests() + manifests('kubernetes-csi.yaml'):
         assert (d['apiVersion'], d['kind']) in (('apps/v1', 'DaemonSet'), ('v1', 'Pod'))
         volumes = [v['name'] for v in spec_of(d)['volumes']]
         used = {v['name'] for c in containers_of(d) for v in c['volumeMounts']}
@@ -79,6 +79,20 @@ def test_sidecar(carton, work):
     (work / 'handover').chmod(0o1777)     # as the manifest tells the driver
     volumes = {'handover': work / 'handover', 'cache': work / 'cache'}
     with device(where) as fd, listening(work / 'handover/fuse.sock', fd):
+        serves_in_container(where, c, [
+            *PODMAN, 'run', '--rm', *LIMITS, *flags(sidecar, volumes), f'--volume={path}:/m.carton:ro', 'cartonfs',
+            *command(sidecar, '/m.carton')])
+
+
+def test_generic_csi_driver(carton, work):
+    """As kubernetes-csi.yaml: the first container makes the directory sticky, the second serves."""
+    c, path, where = carton
+    volumes = {'handover': work / 'handover', 'cache': work / 'cache'}
+    with csi_driver(work / 'handover', where):
+        sticky, sidecar = (container('Pod', name, 'kubernetes-csi.yaml') for name in ('sticky', 'cartonfs'))
+        p = run(*PODMAN, 'run', '--rm', *LIMITS, *flags(sticky, volumes), f'--entrypoint={sticky["command"][0]}',
+                'cartonfs', *sticky['command'][1:])
+        assert p.returncode == 0, p.stderr
         serves_in_container(where, c, [
             *PODMAN, 'run', '--rm', *LIMITS, *flags(sidecar, volumes), f'--volume={path}:/m.carton:ro', 'cartonfs',
             *command(sidecar, '/m.carton')])
