@@ -24,6 +24,33 @@ void option_name(const struct option_spec *s, const char *taker, char ret[OPTION
 			*p = '-';
 }
 
+/* The first `n` bytes of the name without dashes before it, and with _ for each other dash. */
+static bool plain(const char *name, size_t n, char ret[OPTION_NAME])
+{
+	size_t dashes = strspn(name, "-");
+
+	if (n < dashes || n - dashes >= OPTION_NAME)
+		return false;
+	snprintf(ret, OPTION_NAME, "%.*s", (int)(n - dashes), name + dashes);
+	for (char *p = ret; *p; p++)
+		if (*p == '-')
+			*p = '_';
+	return true;
+}
+
+const struct option_spec *option_near(const char *typed, size_t n, const char *taker)
+{
+	char a[OPTION_NAME], b[OPTION_NAME];
+
+	if (!plain(typed, n, a))
+		return NULL;
+	for (const struct option_spec *s = option_table; s->name; s++)
+		if (s->help && option_is_for(s, taker) && plain(s->name, strlen(s->name), b) &&
+		    option_similar(a, b))
+			return s;
+	return NULL;
+}
+
 /* The same with its letter and its value: "cache_dir=DIR", "-j, --json". */
 static void show(const struct option_spec *s, const char *taker, char ret[SHOWN])
 {

@@ -13,6 +13,12 @@
 #define OPTION_NAME 32
 void option_name(const struct option_spec *spec, const char *taker, char ret[OPTION_NAME]);
 
+/*
+ * The listed option of `taker` that the first `n` bytes of `typed` are perhaps a typo of, or NULL.
+ * Dashes before it do not count, and - is _.
+ */
+const struct option_spec *option_near(const char *typed, size_t n, const char *taker);
+
 /* The columns of a terminal that --help is for. */
 #define OPTION_COLUMNS 80
 

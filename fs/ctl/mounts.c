@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "common/mountinfo.h"
+#include "ctl/ctl.h"
 
 #define STATUS_MAX ((size_t)4 << 20)
 
@@ -202,4 +203,10 @@ void ctl_mounts_ask(const struct ctl_mount *list, size_t n, enum ctl_mount_file 
 			.ctx = &list[i],
 		};
 	ctl_ask(ret, n);
+}
+
+int ctl_refuse_no_mount(const char *path)
+{
+	return ctl_refuse(path,
+			  access(path, F_OK) < 0 ? strerror(errno) : "is not a mount of cartonfs");
 }

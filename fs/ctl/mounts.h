@@ -18,6 +18,9 @@ struct ctl_mount {
  * reading the list.
  */
 int ctl_mounts(const char *path, struct ctl_mount **ret, size_t *ret_n);
+
+/* Says why `path` has no mount: it is not there, or is none of cartonfs. Returns EXIT_BAD. */
+int ctl_refuse_no_mount(const char *path);
 void ctl_mounts_free(struct ctl_mount *list, size_t n);
 
 /*

@@ -153,9 +153,13 @@ static const struct option_spec *find_spec(int option)
 }
 
 /* Says why getopt_long() has refused the option before argv[optind]. */
-static int bad_option(char *const *argv, const struct option *options)
+static int bad_option(char *const *argv, const struct option *options,
+		      const struct ctl_command *command)
 {
 	const char *word = argv[optind - 1];
+	size_t n = strcspn(word, "="); /* its value may be a URL with a password */
+	const struct option_spec *near = command ? option_near(word, n, command->name) : NULL;
+	char name[OPTION_NAME];
 
 	for (; options->name; options++)
 		if (optopt == options->val && options->has_arg == required_argument)
@@ -164,8 +168,11 @@ static int bad_option(char *const *argv, const struct option *options)
 			return ctl_usage("option '--%s' doesn't allow an argument", options->name);
 	if (optopt)
 		return ctl_usage("invalid option -- '%c'", optopt);
-	/* its value may be a URL with a password */
-	return ctl_usage("unrecognized option '%.*s'", (int)strcspn(word, "="), word);
+	near = near ? near : option_near(word, n, ALL);
+	if (near)
+		option_name(near, ALL, name);
+	return ctl_usage("unrecognized option '%.*s'%s%s%s", (int)n, word,
+			 near ? "; did you mean " : "", near ? name : "", near ? "?" : "");
 }
 
 static int set(const struct option_spec *s, struct args *a)
@@ -196,7 +203,8 @@ int ctl_parse(int argc, char **argv, const struct ctl_command *commands, struct 
 	build(&t);
 	opterr = 0; /* it would print the option as it is */
 	while ((option = getopt_long(argc, argv, t.letters, t.options, NULL)) >= 0) {
-		status = option == '?' ? bad_option(argv, t.options) : set(find_spec(option), a);
+		status = option == '?' ? bad_option(argv, t.options, command) :
+					 set(find_spec(option), a);
 		if (status != EXIT_GOOD)
 			return status;
 		if (v->help || v->version || v->complete)

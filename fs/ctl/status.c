@@ -435,7 +435,7 @@ int ctl_status(char **words, int n_words, const struct args *a)
 	r = ctl_mounts(mountpoint, &list, &n);
 	if (r < 0)
 		return ctl_failed(mountpoint ? mountpoint : "status", r);
-	status = mountpoint && n == 0 ? ctl_refuse(mountpoint, "is not a mount of cartonfs") :
+	status = mountpoint && n == 0 ? ctl_refuse_no_mount(mountpoint) :
 		 a->values.metrics    ? ctl_status_metrics(list, n) :
 		 a->values.json	      ? put_json_list(list, n) :
 					put_all(&v, list, n);

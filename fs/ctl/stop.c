@@ -250,7 +250,7 @@ int ctl_stop(char **words, int n_words, const struct args *a)
 	if (r < 0)
 		return ctl_failed(words[0], r);
 	if (n == 0)
-		status = ctl_refuse(words[0], "is not a mount of cartonfs");
+		status = ctl_refuse_no_mount(words[0]);
 	else if (!list[0].own && geteuid() != 0)
 		status = ctl_refuse(
 			words[0],

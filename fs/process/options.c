@@ -94,13 +94,10 @@ static bool is_ignored(const char *option)
 /* Remembers a similar option, for the message if libfuse refuses this one. */
 static void suggest(struct raw *raw, const char *option)
 {
-	char name[32];
+	const struct option_spec *s = option_near(option, strcspn(option, "="), "cartonfs");
 
-	snprintf(name, sizeof(name), "%.*s", (int)strcspn(option, "="), option);
-	for (const struct option_spec *s = option_table; s->name && !raw->o.suggestion; s++)
-		if (s->help && s->name[0] != '-' && option_is_for(s, "cartonfs") &&
-		    option_similar(name, s->name))
-			raw->o.suggestion = s->name;
+	if (s && s->name[0] != '-' && !raw->o.suggestion)
+		raw->o.suggestion = s->name;
 }
 
 /*
@@ -148,12 +145,18 @@ static int set_word(struct raw *raw, const char *word)
 	size_t n = strcspn(word, "=:/?#@"); /* what follows may be a URL */
 	size_t dashes = strspn(word, "-");
 	bool of_mount = !spec && option_find(word + dashes, n - dashes);
+	const struct option_spec *near = spec ? NULL : option_near(word, n, "cartonfs");
 
+	if (of_mount)
+		usage_error("unknown option: %.*s; write -o %.*s", (int)n, word, (int)(n - dashes),
+			    word + dashes);
+	else if (near)
+		usage_error("unknown option: %.*s; did you mean %s%s?", (int)n, word,
+			    near->name[0] == '-' ? "" : "-o ", near->name);
+	else if (!spec)
+		usage_error("unknown option: %.*s", (int)n, word);
 	if (!spec)
-		return usage_error("unknown option: %.*s%s%.*s", (int)n, word,
-				   of_mount ? "; write -o " : "", of_mount ? (int)(n - dashes) : 0,
-				   word + dashes),
-		       -1;
+		return -1;
 	return option_set(spec, &raw->o.values, NULL);
 }
 

@@ -475,6 +475,9 @@ def test_verify_many_bad_files(work):
     (('cache', 'gc', '1x'), 'cache gc: expected a size such as 500M or 20G: 1x'),
     (('cache', 'path', '12'), 'cache path: expected 64 hexadecimal digits: 12'),
     (('info', '--bogus', 'x'), "unrecognized option '--bogus'"),
+    (('info', '--jsn', 'x'), "unrecognized option '--jsn'; did you mean --json?"),
+    (('ls', '--srt=https://u:secret@h/', 'x'), "unrecognized option '--srt'; did you mean --sort?"),
+    (('info', '--cachedir=x', 'y'), "unrecognized option '--cachedir'; did you mean --cache-dir?"),
     (('info', '--offline=1', 'x'), "option '--offline' doesn't allow an argument"),
     (('info', '--timeout=0', 'x'), '--timeout=0: expected seconds from 1 to 86400'),
     (('info', '--cache-size=x', 'x'), '--cache-size=x: expected a size such as 500M or 20G')])

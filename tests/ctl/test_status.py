@@ -268,6 +268,9 @@ def test_no_mount(work):
     assert p.returncode == 1 and p.stderr == f'cartonctl: {work}: is not a mount of cartonfs\n'
     p = ctl('stop', work)
     assert p.returncode == 1 and p.stderr == f'cartonctl: {work}: is not a mount of cartonfs\n'
+    for command in 'status', 'stop':
+        p = ctl(command, work / 'none')
+        assert p.returncode == 1 and p.stderr == f'cartonctl: {work}/none: No such file or directory\n'
     p = ctl('stop', work / 'none/mnt')
     assert p.returncode == 1 and 'none/mnt: No such file or directory' in p.stderr
 

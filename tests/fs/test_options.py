@@ -80,6 +80,11 @@ def test_mount_option_with_dashes(sample_carton, point):
     p = fails(1, '--mirror=https://u:secret@h/', sample_carton[0], point())
     assert p.stderr.splitlines()[0] == 'cartonfs: unknown option: --mirror; write -o mirror'
     assert 'secret' not in p.stderr
+    p = fails(1, '--mirrr=https://u:secret@h/', sample_carton[0], point())
+    assert p.stderr.splitlines()[0] == 'cartonfs: unknown option: --mirrr; did you mean -o mirror?'
+    assert 'secret' not in p.stderr
+    p = fails(1, '--verson', sample_carton[0], point())
+    assert p.stderr.splitlines()[0] == 'cartonfs: unknown option: --verson; did you mean --version?'
     p = fails(1, '--bogus=1', sample_carton[0], point())
     assert p.stderr.splitlines()[0] == 'cartonfs: unknown option: --bogus'
 
