@@ -303,6 +303,26 @@ bool http_url_has_userinfo(const char *url)
 	return http_url_split(url, &p) && p.host > p.userinfo;
 }
 
+/*
+ * A misspelt URL such as "http:/host/path?query" that has no place for a secret but its query:
+ * nowhere an @ in any writing, and no : but that of the scheme.
+ */
+static bool is_harmless(const char *url)
+{
+	size_t scheme = strspn(url, SCHEME_CHARS), rest = scheme;
+
+	if (url[scheme] != ':')
+		return false;
+	while (isalnum((unsigned char)url[++rest]) || (url[rest] && strchr("/._-~", url[rest])))
+		;
+	if (url[rest] && !strchr("?#", url[rest]))
+		return false;
+	for (const char *p = url; *p; p++)
+		if (*p == '@' || *p == '%' || (unsigned char)*p >= 0x7f)
+			return false;
+	return true;
+}
+
 char *http_url_redact(const char *url, char *ret, size_t n)
 {
 	size_t query = strcspn(url, "?#"), first = strcspn(url, "/?#\\"), scheme = any_scheme(url);
@@ -313,6 +333,8 @@ char *http_url_redact(const char *url, char *ret, size_t n)
 	if (http_url_split(url, &p))
 		snprintf(ret, n, "%.*s://%.*s", (int)MIN(p.scheme, 64), url,
 			 (int)MIN(p.query - p.host, HTTP_MAX_URL), url + p.host);
+	else if (like && is_harmless(url))
+		snprintf(ret, n, "%.*s", (int)MIN(query, HTTP_MAX_URL), url);
 	else if (like)
 		snprintf(ret, n, "%s://(unreadable)", like->name);
 	else if (scheme && strspn(url, SCHEME_CHARS) == scheme)

@@ -355,8 +355,8 @@ int signature_check(struct carton_source *s)
 		return log_error(-EKEYREJECTED, name, "%s", g->why.text);
 	if (r == 0)
 		return log_error(-EKEYREJECTED, NULL,
-				 "there is no signature: none %s it, and no misc/model.sig in it; "
-				 "name one with signature=",
+				 "there is no signature %s it or in it (misc/model.sig); "
+				 "name one: signature=",
 				 s->kind->signatures ? "attached to" : "beside");
 	if (r > 0 && c->manifest->left_out)
 		carton_log(CARTON_LOG_INFO, name, "leaves out %zu file%s of MANIFEST: not shown",

@@ -108,6 +108,11 @@ static int add_authorities(struct trust *t, BIO *pem, const char *path)
 	return -ENOMEM;
 }
 
+static bool buf_has(const struct buf *text, const char *word)
+{
+	return memmem(text->data, text->len, word, strlen(word)) != NULL;
+}
+
 typedef int add_fn(struct trust *t, BIO *pem, const char *path);
 
 static int add_files(struct trust *t, char *const *paths, add_fn *add, const char *what)
@@ -123,7 +128,12 @@ static int add_files(struct trust *t, char *const *paths, add_fn *add, const cha
 			pem = BIO_new_mem_buf(text.data, (int)text.len);
 		if (r == 0)
 			r = pem ? add(t, pem, *paths) : -ENOMEM;
-		if (r == 0)
+		if (r == 0 && add == add_keys && buf_has(&text, "PRIVATE KEY-----"))
+			r = log_error(-EINVAL, *paths,
+				      "has no %s in PEM but a private one; write it by "
+				      "openssl pkey -in KEY -pubout",
+				      what);
+		else if (r == 0)
 			r = log_error(-EINVAL, *paths, "has no %s in PEM", what);
 		r = MIN(r, 0);
 		BIO_free(pem);
@@ -239,11 +249,11 @@ static int check_key(const struct trust *t, const struct bundle *b, struct carto
 		if (r != 0)
 			return MIN(r, 0);
 	}
-	return matching ?
-		       wrong(why) :
-		       reason_set(why, -EBADMSG,
-				  "key: it names another key, %.64s, than verify_key has: %.64s%s",
-				  b->hint, t->keys[0].hint, t->n_keys > 1 ? " and others" : "");
+	return matching ? wrong(why) :
+			  reason_set(why, -EBADMSG,
+				     "key: it names another key, %.16s..., than verify_key has: "
+				     "%.16s...%s",
+				     b->hint, t->keys[0].hint, t->n_keys > 1 ? " and others" : "");
 }
 
 /* ---- a chain of certificates ---- */

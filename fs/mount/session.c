@@ -288,7 +288,9 @@ static int open_and_serve(struct session *s)
 	r = open_carton(s, &helper);
 	if (r < 0) {
 		report_not_mounted(&s->report, "%s",
-				   r == -EBADMSG      ? "not a valid carton" :
+				   r == -EBADMSG      ? (o->values.carton.manifest_sha256 ?
+								 "not the carton of manifest_sha256" :
+								 "not a valid carton") :
 				   r == -EKEYREJECTED ? "not signed as it has to be" :
 							error_text(r));
 		status = status_of(o, r);

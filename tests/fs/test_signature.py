@@ -482,7 +482,8 @@ def test_large(carton, point, keys, work):
 # ---- options ----
 
 @pytest.mark.parametrize('options, why', [
-    ('verify_key={none}', 'has no public key in PEM'), ('verify_key={private}', 'has no public key in PEM'),
+    ('verify_key={none}', 'has no public key in PEM'), ('verify_key={private}', 
+     'has no public key in PEM but a private one; write it by openssl pkey -in KEY -pubout'),
     ('verify_key={p224}', 'another kind of key than one on P-256'), ('verify_ca={key},signer=x', 'has no certificate in PEM'),
     ('verify_ca={ca}', 'verify_ca needs signer=NAME'),
     ('verify_ca={ca},signer=', 'signer=: expected the subject'),
