@@ -117,24 +117,20 @@ def _wait(begin, handle, node, path, undo=None):
     """Waits for what `begin` begins. Ctrl-C ends that, too; `undo` takes back a success that it comes after."""
     number, ended, results, request = next(_numbers), threading.Event(), [], c_void_p()
     _waits[number] = ended, results
-    r = begin(handle, node, _on_done, number, ctypes.byref(request))
-    if r != -errno.EINPROGRESS:
-        del _waits[number]
-        _check(r, path)
-        return
     try:
-        ended.wait()
+        r = begin(handle, node, _on_done, number, ctypes.byref(request))
+        if r == -errno.EINPROGRESS:
+            ended.wait()
     except BaseException:
-        if _lib.carton_request_cancel(request):
-            del _waits[number]
-        else:
+        if request and not _lib.carton_request_cancel(request):
             ended.wait()
             if undo and results[0] == 0:
                 undo(node)
         raise
     finally:
+        _waits.pop(number, None)
         _lib.carton_request_free(request)
-    _check(results[0], path, results[1])
+    _check(results[0] if results else r, path, *results[1:])
 
 
 # ---- files ----
