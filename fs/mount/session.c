@@ -258,6 +258,12 @@ static int open_carton(struct session *s, struct sandbox_helper *helper)
 	return r;
 }
 
+static const char *bad_carton(const struct options *o)
+{
+	return o->values.carton.manifest_sha256 ? "not the carton of manifest_sha256" :
+						  "not a valid carton";
+}
+
 static int open_and_serve(struct session *s)
 {
 	struct sandbox_helper helper = { .open_for_me = open_files,
@@ -288,9 +294,7 @@ static int open_and_serve(struct session *s)
 	r = open_carton(s, &helper);
 	if (r < 0) {
 		report_not_mounted(&s->report, "%s",
-				   r == -EBADMSG      ? (o->values.carton.manifest_sha256 ?
-								 "not the carton of manifest_sha256" :
-								 "not a valid carton") :
+				   r == -EBADMSG      ? bad_carton(o) :
 				   r == -EKEYREJECTED ? "not signed as it has to be" :
 							error_text(r));
 		status = status_of(o, r);
