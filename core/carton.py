@@ -114,7 +114,7 @@ def _on_done(number, result):
 
 
 def _wait(begin, handle, node, path, undo=None):
-    """Waits for what `begin` begins. Ctrl-C ends that, too; `undo` takes back a success that it comes after."""
+    """Starts a request by `begin` and waits for its end, or for Ctrl-C; `undo` reverts a success that came before."""
     number, ended, results, request = next(_numbers), threading.Event(), [], c_void_p()
     _waits[number] = ended, results
     try:

@@ -39,5 +39,7 @@ const char *carton_error(int error)
 {
 	char buf[128];
 
-	return last[0] ? last : (failure_set(strerror_r(-error, buf, sizeof(buf))), last);
+	if (!last[0])
+		failure_set(strerror_r(-error, buf, sizeof(buf)));
+	return last;
 }

@@ -3,7 +3,7 @@
  * Why a call has failed: the text that carton_error() shows, one for each thread.
  *
  * log.c sets it with each error. Functions of carton.h begin without a text, and so do jobs of
- * workers. Who tells another thread of a failure takes the text along.
+ * workers. Code that passes an error to another thread passes the text as well.
  */
 #ifndef CARTON_BASE_FAILURE_H
 #define CARTON_BASE_FAILURE_H
@@ -17,7 +17,7 @@ void failure_set(const char *text);
 /* A copy of the text, which the caller frees; NULL: there is none, or no memory. */
 char *failure_copy(void);
 
-/* Keeps the text in *text, which is NULL or on the heap, if there is one. */
+/* Replaces *text (NULL, or on the heap) with a copy of the text, if the thread has one. */
 void failure_keep(char **text);
 
 #endif

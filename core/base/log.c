@@ -37,7 +37,7 @@ static void escape(const char *s, char *out, size_t n)
 	out[used] = '\0';
 }
 
-/* An error is why the call of this thread fails. Of a long subject, the message is still shown. */
+/* Sets the text of the thread's failure. A long subject is cut, so that the message still fits. */
 static void keep(const char *subject, const char *message)
 {
 	char text[2048];
@@ -47,7 +47,7 @@ static void keep(const char *subject, const char *message)
 	failure_set(subject ? text : message);
 }
 
-/* `fails`: it is why a call fails. */
+/* `fails`: the message becomes the text of the thread's failure. */
 __attribute__((format(printf, 4, 0))) static void report(enum carton_log_level level, bool fails,
 							 const char *subject, const char *fmt,
 							 va_list ap)

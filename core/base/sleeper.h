@@ -17,7 +17,7 @@ struct sleeper {
 	bool woken, fired;
 	struct cancel_hook hook;
 	int result;    /* what it was woken with */
-	char *failure; /* why, see failure.h; or NULL */
+	char *failure; /* the text of a result below 0, see failure.h; or NULL */
 };
 
 void sleeper_init(struct sleeper *s);

@@ -34,10 +34,10 @@ int log_error(int r, const char *subject, const char *fmt, ...)
 void log_attempt(enum carton_log_level level, const char *subject, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* Sets the text of the thread's failure (failure.h), of what was logged before. Returns `r`. */
+/* Sets the text of the thread's failure (failure.h); an earlier call logged it. Returns `r`. */
 int error_again(int r, const char *subject, const char *text);
 
-/* Does the error mean that a server is not reached, or overloaded? */
+/* Does the error mean that a server cannot be reached, or is overloaded? */
 static inline bool error_is_outage(int error)
 {
 	return error == -EBUSY || error == -ECONNREFUSED || error == -ECONNRESET ||
@@ -45,7 +45,7 @@ static inline bool error_is_outage(int error)
 	       error == -ETIMEDOUT;
 }
 
-/* May the error be gone soon? That includes a fault of the server itself, such as status 500. */
+/* May another attempt succeed soon? Errors of the server itself, such as status 500, count too. */
 static inline bool error_passes(int error)
 {
 	return error == -EAGAIN || error == -EREMOTEIO || error_is_outage(error);

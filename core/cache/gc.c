@@ -54,8 +54,8 @@ static int64_t stat_ns(const struct stat *st)
 /* ---- counting ---- */
 
 /*
- * The size of a file counts, too: some file systems give it its blocks only later. A partial may
- * have holes.
+ * The bytes that a file takes on disk. Some file systems allocate blocks late, so st_size counts if
+ * it is larger; not for a partial, which may have holes.
  */
 static uint64_t disk_bytes(const struct stat *st, enum kind kind)
 {

@@ -31,8 +31,8 @@ struct bytes {
 };
 
 /*
- * The bytes, whose source is set, are those that the index says, of which no chunk is verified yet.
- * As chunked_new().
+ * Verifies the bytes by chunks from now on; no chunk is verified yet. The source of `b` is set.
+ * Returns as chunked_new().
  */
 int bytes_use_chunks(struct bytes *b, const struct chunk_index *index, const struct chunks_file *f,
 		     const struct tagger *tagger, const char *name);

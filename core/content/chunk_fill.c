@@ -203,7 +203,7 @@ static void end(struct fill *f, int result)
 	if (result == -EBADMSG || result == -EOPNOTSUPP) {
 		if (f->sparse->plan->link)
 			object_distrust(f->object);
-		/* the servers' bytes are wrong, not those that are here: they may be asked again */
+		/* the server sent wrong bytes; the file is good: another attempt may succeed */
 		result = -EIO;
 	}
 	fill_done(f, result);

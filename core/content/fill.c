@@ -170,7 +170,7 @@ static void report(struct fill *f, int result)
 		o->stale_ms = now_ms();
 	why = failure_copy();
 	carton_log(CARTON_LOG_ERROR, object_name(o), "cannot be read now: %s", strerror(-result));
-	/* what was logged before, such as by the server, says more */
+	/* keeps the earlier text, such as an answer of the server: it says more than strerror() */
 	failure_set(why);
 	free(why);
 }

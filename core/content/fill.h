@@ -58,7 +58,7 @@ struct fill {
 	uint64_t size;
 	bool copied; /* the bytes are in a file of ours, which can be made again */
 	bool sealed; /* the tags are from a seal: the bytes were hashed by an earlier mount */
-	bool quiet;  /* the failure is not logged: whoever knows more has done that */
+	bool quiet;  /* the failure is not logged here: the caller has logged its cause */
 	struct hash_job *hash_job; /* the bytes are chunked: this hashes all of them; else NULL */
 
 	struct plan *plan;		  /* where the bytes may be; or NULL */

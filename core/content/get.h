@@ -26,7 +26,7 @@ struct get {
 	struct fill *fill;   /* that wants all of the content; NULL: some bytes are wanted */
 	struct file *dest;   /* where the bytes go; stays the owner's */
 	int64_t deadline_ms; /* for URLs: now_ms(), which bytes do not move; 0: as usual */
-	/* some bytes: [off, off + n) of content that has `size`; not set when all is wanted */
+	/* `fill` is NULL: [off, off + n) is wanted, of content of `size` bytes; else not used */
 	uint64_t off, n, size;
 	/*
 	 * Some bytes: they are in `dest`, from that URL. 0; -EBADMSG: they are wrong; -errno: that
@@ -38,7 +38,7 @@ struct get {
 	 * returns how many bytes are right so far.
 	 */
 	uint64_t (*settle)(void *get, uint64_t arrived);
-	/* Some bytes were wrong: says anew which are wanted, in `off` and `n`. 0 or -errno. */
+	/* Some bytes were wrong: sets `off` and `n` to the bytes still wanted. 0 or -errno. */
 	int (*again)(struct get *g);
 	/*
 	 * The end, on any thread. 0: all is in `dest`; its tags in `in` are the callee's. -EBADMSG:

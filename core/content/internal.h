@@ -121,7 +121,7 @@ struct object_store {
 
 /* ---- fault.c, called with the lock held ---- */
 
-/* A damaged object: others who want its bytes get to know why, too. */
+/* Why an object is damaged: later readers of the object get the same text. */
 struct fault {
 	struct fault *next;
 	const struct object *object;
@@ -131,7 +131,7 @@ struct fault {
 /* The text of this thread's failure is why the object is corrupt. */
 void fault_keep(const struct object *o);
 
-/* It was found corrupt before: sets the text of this thread's failure again. Returns -EBADMSG. */
+/* The object was found corrupt before: sets this thread's text again. Returns -EBADMSG. */
 int fault_again(const struct object *o);
 
 /* Frees all texts. */

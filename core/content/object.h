@@ -56,7 +56,7 @@ struct object_options {
 	const struct mirrors
 		*mirrors;   /* likewise; asked before links and a remote carton; or NULL */
 	int64_t timeout_ms; /* for a server, or another process, to make progress; 0: the default */
-	/* Other entries with an object's bytes, one after the other: *at is 0 first. Any thread. */
+	/* Returns the next other entry with the object's bytes; *at is 0 at first. Any thread. */
 	const struct entry *(*find_entry)(void *ctx, const struct object *o, size_t *at);
 	/*
 	 * The object whose first entry is `e`, of a remote carton; NULL: there is none. Not `make`:

@@ -59,7 +59,7 @@ struct object_wait *waits_take_until(struct waits *l, uint64_t end);
 
 /* Not held: */
 
-/* Tells the waiters of a list how it has ended; below 0, this thread has the text (failure.h). */
+/* Gives `result` to each waiter of a list; below 0, with the text of this thread (failure.h). */
 void waits_end(struct object_wait *list, int result);
 
 /* The step of the store's clock: ends the waits that are overdue. */

@@ -80,7 +80,8 @@ struct fetch {
 	/*
 	 * Of a range, bytes of the same file that come first, in one request with it if they end
 	 * where it begins. They go to `lead_dest`; then led() looks at them, once, before any byte
-	 * of the range is written. 0; or the error that ends the fetch. n_lead 0: none.
+	 * of the range is written. led() returns 0, or the error that ends the fetch. n_lead 0:
+	 * there is no lead.
 	 */
 	uint64_t lead, n_lead;
 	struct file *lead_dest;

@@ -81,7 +81,7 @@ struct fetcher {
 	struct cancel_hook hook;
 	enum { FETCH_START, FETCH_BEGIN, FETCH_TRY, FETCH_CHECK, FETCH_PAUSE, FETCH_OVER } phase;
 	int result;
-	char *failure; /* why the last try failed, see base/failure.h; or NULL */
+	char *failure; /* the text of the last try that failed, see base/failure.h; or NULL */
 	int64_t deadline_ms;
 
 	struct url *urls;
@@ -100,7 +100,7 @@ struct fetcher {
 	bool final;	  /* how the try failed is how the fetch ends */
 	uint64_t have;	  /* the first so many bytes of a range are in `dest` */
 	uint64_t settled; /* and so many are right, see settle() */
-	bool led;	  /* there is no lead, or it is right; else nothing else is asked for */
+	bool led;	  /* the lead is right, or there is none; until then only it is fetched */
 	bool probing;	  /* the first request is for the first piece */
 	bool head;	  /* FETCH_SIZE: the question under way is a HEAD */
 	struct gunzip *gunzip;

@@ -20,7 +20,7 @@ struct remote_source {
 	/* where the carton is: at a mirror, if it was opened there, then at the source URL */
 	struct fetch_place places[REMOTE_PLACES];
 	size_t n_places;
-	struct version versions[REMOTE_PLACES]; /* the version at each of places */
+	struct version versions[REMOTE_PLACES]; /* versions[i]: of the file at places[i] */
 	int64_t mtime;
 	struct cached_ranges *ranges;
 };

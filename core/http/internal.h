@@ -124,8 +124,8 @@ struct http_stream {
 	bool closed;	    /* the owner is gone: neither ctx nor logged_once may be used */
 	atomic_bool *logged_once;
 	bool probe;
-	int error;     /* with done: 0 or -errno, */
-	char *failure; /* and why, see base/failure.h; or NULL */
+	int error;     /* with done: 0 or -errno */
+	char *failure; /* the text of the error, see base/failure.h; or NULL */
 	struct http_response response;
 
 	/* guarded by http->lock */
@@ -218,8 +218,8 @@ void http_log(enum carton_log_level level, const char *url, const char *fmt, ...
 	__attribute__((format(printf, 3, 4)));
 
 /*
- * The stream has failed: says why (log_attempt()), as a warning unless an earlier attempt was
- * logged so. Takes the stream's lock.
+ * Logs with log_attempt() why the stream failed: as a warning, or as a debug message if an earlier
+ * attempt was logged already. Takes the stream's lock.
  */
 void http_log_failure(struct http_stream *stream, const char *url, const char *why);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is logged of a URL: without its credentials. */
+/* Logs messages about URLs. Credentials are left out of the URLs. */
 #include <stdio.h>
 
 #include "http/internal.h"

@@ -224,7 +224,7 @@ struct answer {
 struct registry {
 	struct login login;
 	char server[HTTP_MAX_URL], command[128]; /* of the helper */
-	struct helper helper;			 /* fd -1: the registry has no helper */
+	struct helper helper;			 /* fd -1: no helper is configured */
 	int64_t refused_ms;			 /* when the helper was run after a refusal; or 0 */
 	struct answer answer;
 };

@@ -309,7 +309,7 @@ int http_start_request(struct http *http, const struct http_request *request, ht
 	return 0;
 }
 
-/* How it has ended, with the text for this thread. Lock held. */
+/* Returns the error of the stream, and sets its text for this thread. Lock held. */
 static int stream_error(const struct http_stream *s)
 {
 	if (s->error < 0)

@@ -19,9 +19,10 @@ struct ctl_mount {
  */
 int ctl_mounts(const char *path, struct ctl_mount **ret, size_t *ret_n);
 
-/* Says why `path` has no mount: it is not there, or is none of cartonfs. Returns EXIT_BAD. */
-int ctl_refuse_no_mount(const char *path);
 void ctl_mounts_free(struct ctl_mount *list, size_t n);
+
+/* Reports that `path` does not exist, or is not a mount of cartonfs. Returns EXIT_BAD. */
+int ctl_refuse_no_mount(const char *path);
 
 /*
  * Asks each mount for a file of its .cartonfs/. ret[i] gets the text, or `r`: -ETIMEDOUT, -ENOTCONN

@@ -157,7 +157,7 @@ static int bad_option(char *const *argv, const struct option *options,
 		      const struct ctl_command *command)
 {
 	const char *word = argv[optind - 1];
-	size_t n = strcspn(word, "="); /* its value may be a URL with a password */
+	size_t n = strcspn(word, "="); /* the name only: the value may be a URL with a password */
 	const struct option_spec *near = command ? option_near(word, n, command->name) : NULL;
 	char name[OPTION_NAME];
 

@@ -53,13 +53,19 @@ c = carton.open(sys.argv[1])    # left open at the end
     assert lines[5:] == [weights[:4].hex(), 'the carton is closed']
 
 
-def test_errors_have_the_text_of_the_library(work):
+def damaged(work):
+    """A carton with a wrong byte in a file and in a tensor."""
     c = sample(method='stored')
     path = c.write(work / 'm.carton')
     data = bytearray(path.read_bytes())
     for name in ('model/weights.bin', 'tensor_data/tensor_0.bin'):
         data[data.find(c.files()[name][:64])] ^= 1
     path.write_bytes(data)
+    return path
+
+
+def test_errors_have_the_text_of_the_library(work):
+    path = damaged(work)
     p = python(work, '''
 import errno
 c = carton.open(sys.argv[1])
@@ -86,12 +92,7 @@ for wrong in (lambda: c.tensor('numeric'), lambda: carton.open(sys.argv[1] + '.n
 
 def test_no_byte_of_a_damaged_carton(work):
     """Not by any way to read, and also not of what is made of the file."""
-    c = sample(method='stored')
-    path = c.write(work / 'm.carton')
-    data = bytearray(path.read_bytes())
-    for name in ('model/weights.bin', 'tensor_data/tensor_0.bin'):
-        data[data.find(c.files()[name][:64])] ^= 1
-    path.write_bytes(data)
+    path = damaged(work)
     p = python(work, """
 c, seen = carton.open(sys.argv[1]), bytearray(64)
 def readinto():
