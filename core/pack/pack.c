@@ -11,6 +11,7 @@
 #include "base/names.h"
 #include "writer/lists.h"
 #include "pack/objects.h"
+#include "pack/old_signature.h"
 
 #define DEFAULT_ALIGN 4096
 
@@ -359,7 +360,7 @@ static int write_carton(struct packing *p, char ret_hash[65])
 }
 
 /* Opens the new carton as a reader does, and verifies all of it. */
-static int verify_carton(const struct packing *p, const char *hash)
+static int verify_carton(struct packing *p, const char *hash)
 {
 	struct carton_options o = {
 		.manifest_sha256 = hash,
@@ -377,6 +378,8 @@ static int verify_carton(const struct packing *p, const char *hash)
 	if (r < 0)
 		return r;
 	problems = carton_verify_held(c, p->plan.index, show_verified, &shown);
+	if (problems == 0)
+		p->old_signature = old_signature_beside(&p->out, c->manifest, &c->budget);
 	carton_close(c);
 	return problems < 0 ? (int)problems : problems ? -EBADMSG : 0;
 }
@@ -402,6 +405,8 @@ static int run(struct packing *p, const char *source, char ret_hash[65])
 		r = verify_carton(p, ret_hash);
 	if (r == 0)
 		r = newfile_publish(&p->out);
+	if (r == 0 && p->old_signature)
+		old_signature_set_aside(&p->out);
 	if (r == 0)
 		note_useless(p);
 	return r;

@@ -20,6 +20,7 @@ struct packing {
 	struct pack_plan plan;
 	struct newfile out;
 	struct chunks_writer chunks; /* of the index, if there is to be one */
+	bool old_signature;	     /* the one beside `out` lists other files */
 	uint64_t total; /* bytes to read, each of them twice: the new carton is verified */
 };
 

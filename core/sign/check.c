@@ -26,3 +26,14 @@ int sign_compare(const struct buf *payload, struct manifest *m, struct reason *w
 {
 	return statement_check(payload->data, payload->len, m, why);
 }
+
+int sign_lists(const struct buf *text, struct manifest *m, struct reason *why)
+{
+	struct bundle b;
+	int r = bundle_parse(text->data, text->len, &b, why);
+
+	if (r == 0)
+		r = sign_compare(&b.payload, m, why);
+	bundle_finish(&b);
+	return r;
+}

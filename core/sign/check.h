@@ -11,7 +11,7 @@
  *  4. the types of the statement, and the method by which the files were hashed, are known;
  *  5. each listed file is in MANIFEST, and each line of MANIFEST is listed, with the same hash.
  *
- * The statement is parsed only after the signature was found to be right.
+ * The statement is parsed only after the signature was found to be right; but for sign_lists().
  * Keys are on P-256, P-384 or P-521. A chain is checked as of now.
  *
  * Threads: the one that opens the carton.
@@ -43,6 +43,12 @@ void trust_free(struct trust *t); /* NULL-safe */
  */
 int sign_read(const struct trust *t, const struct buf *text, struct carton_signature *ret,
 	      struct buf *ret_payload, struct reason *why);
+
+/*
+ * Does a signature list what `m` has, whoever has made it? Nothing that a reader relies on. Returns
+ * and changes `m` as sign_compare().
+ */
+int sign_lists(const struct buf *text, struct manifest *m, struct reason *why);
 
 /*
  * Does the signed list cover `m`? 0: each of the m->n lines is signed; the m->left_out lines that

@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import pty
+import shutil
 import subprocess
 import termios
 from pathlib import Path
@@ -410,6 +411,55 @@ def test_an_older_signature_is_replaced(work, key):
     assert ', in place of an older signature\n' in signed('m.carton', f'--key={key.path}', cwd=work)
     assert (work / 'm.carton.sig').read_text() != old
     assert sorted(os.listdir(work))[-2:] == ['m.carton', 'm.carton.sig']
+
+
+@pytest.mark.parametrize('command', ['pack', 'repack', 'link'])
+def test_a_new_carton_is_not_judged_by_an_old_signature(work, point, key, command):
+    """A signature of other files is set aside, and all that is said is one line. One of the same files stays."""
+    def make(**files):
+        c = Carton()
+        for name, data in files.items():
+            c.add(f'model/{name}', data)
+        c.manifest_entry = {'skip': True}
+        return c.unpack(work / 'tree')
+
+    out, sig, old = (work / f'm.carton{suffix}' for suffix in ('', '.sig', '.sig.old'))
+    options, words = f'verify_key={key.public}', [command]
+    pack('pack', make(a=b'1', b=b'2'), out)
+    signed(out, f'--key={key.path}')
+    text = sig.read_text()
+    # the same files, stored in another way
+    for k in ('repack', 'link'):
+        url = ['--url=http://127.0.0.1:1/{sha256}'] * (k == 'link')
+        pack(k, *url, out, work / 'other')
+        shutil.copy(work / 'other', out)
+        pack(k, *url, work / 'other', out)
+        assert sig.read_text() == text and mounts(out, point, options) is True
+    source = work / 'tree'
+    make(a=b'1', b=b'3')
+    if command != 'pack':
+        source = work / 'new.carton'
+        pack('pack', work / 'tree', source)
+        words += ['--url=http://127.0.0.1:1/{sha256}'] * (command == 'link')
+    pack(*words, source, out, note=f'{sig}: does not sign the new carton: it is m.carton.sig.old now')
+    assert old.read_text() == text and not sig.exists()
+    assert 'there is no signature beside it' in mounts(out, point, options)
+    # the attacker's: it lists the same files, and is of another key; or it is no signature
+    signed(out, f'--key={oms.Key(work, "other").path}')
+    text = sig.read_text()
+    pack(*words, source, out)
+    assert sig.read_text() == text and 'key: ' in mounts(out, point, options)
+    for text in ('', '{}', 'x' * 100000):
+        sig.write_text(text)
+        pack(*words, source, out, note='does not sign the new carton')
+        assert old.read_text() == text and not sig.exists()
+    # what is no file is nobody's signature; and where nothing is made, it stays
+    os.mkdir(sig)
+    pack(*words, source, out)
+    os.rmdir(sig)
+    sig.write_text('x')
+    assert ctl(*words, work / 'nothing', out).returncode == 1
+    assert sig.read_text() == 'x'
 
 
 def test_no_other_file_is_replaced(work, key):
