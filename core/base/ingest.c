@@ -150,7 +150,7 @@ static int read_blocks(struct run *run)
 		run->n_read++;
 		if (job->progress)
 			job->progress(job->ctx, b->n);
-		if (run->n_read == ALONE && job->hash)
+		if (run->n_read == ALONE && job->hash && !job->alone)
 			start_thread(run);
 	} while (b->n == BLOCK);
 	return job->size != UINT64_MAX && run->done != job->size ? -EBADMSG : 0;

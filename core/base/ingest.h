@@ -3,7 +3,7 @@
  * Reads a stream to its end, and hashes and tags its bytes (hasher.h).
  *
  * A stream of more than a few blocks is decoded on the calling thread and hashed on a second one,
- * since both take about the same time. Threads: calls share no state.
+ * since both take about the same time; unless the caller has other work for all processors. Threads: calls share no state.
  */
 #ifndef CARTON_BASE_INGEST_H
 #define CARTON_BASE_INGEST_H
@@ -20,6 +20,7 @@ struct ingest {
 	uint64_t max;		     /* if not known: the most it may have */
 	const struct tagger *tagger; /* makes tags; NULL: none */
 	bool hash;		     /* false: the sha256 stays all zero */
+	bool alone;		     /* no second thread: other calls keep all processors busy */
 	struct cancel *cancel;	     /* when it fires, -ECANCELED; may be NULL */
 	void *ctx;
 	void (*progress)(void *ctx, uint64_t bytes); /* called with each block's size; or NULL */

@@ -69,6 +69,7 @@ int check_entry(const struct check_entry *k)
 		.in = &crc.stream,
 		.size = e->size,
 		.hash = k->line && !(chunks && k->by_chunks),
+		.alone = k->crowded,
 		.progress = k->progress,
 		.ctx = k->ctx,
 	};

@@ -19,6 +19,7 @@ struct check_entry {
 	 * file that is right, and are hashed alone.
 	 */
 	bool by_chunks;
+	bool crowded;				 /* other checks keep all processors busy */
 	void (*progress)(void *ctx, uint64_t n); /* called with the bytes of each block */
 	void *ctx;
 };

@@ -7,6 +7,7 @@
  */
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "carton/opened.h"
 #include "check/check_entry.h"
@@ -40,6 +41,7 @@ struct file_check {
 	struct verify *v;
 	const char *line; /* its path in MANIFEST; NULL: it has no hash */
 	const struct entry *entry;
+	bool crowded;		   /* as much is behind it for each other processor */
 	struct check_parts *parts; /* of which this is one; NULL: all of the entry is checked */
 	size_t part;
 };
@@ -76,6 +78,7 @@ static struct check_entry entry_of(const struct file_check *f)
 		.entry = f->entry,
 		.line = f->line,
 		.by_chunks = f->v->by_chunks,
+		.crowded = f->crowded,
 		.progress = count_bytes,
 		.ctx = f->v,
 	};
@@ -210,7 +213,7 @@ static void wait_to_begin(struct verify *v, size_t most, carton_progress_fn *pro
 static int add_entry(struct verify *v, struct check_list *l, const struct entry *e,
 		     const char *line)
 {
-	struct file_check f = { { .run = run_check }, 1, v, line, e, NULL, 0 };
+	struct file_check f = { { .run = run_check }, 1, v, line, e, false, NULL, 0 };
 	const struct check_entry k = entry_of(&f);
 	size_t parts = check_parts(&k);
 	int r = array_room(l->list, &l->cap, l->n + MAX(parts, 1));
@@ -244,6 +247,15 @@ static int list_checks(struct verify *v, struct check_list *l)
 	return r;
 }
 
+/* Finds the checks that need no second thread: others have more to do meanwhile. */
+static void find_crowded(struct file_check *f, size_t n)
+{
+	uint64_t others = (uint64_t)MAX(sysconf(_SC_NPROCESSORS_ONLN), 2) - 1, behind = 0;
+
+	for (size_t i = n; i-- > 0; behind += f[i].part ? 0 : f[i].entry->size)
+		f[i].crowded = f[i].entry->size <= behind / others;
+}
+
 static int check_files(struct verify *v, carton_progress_fn *progress, void *ctx)
 {
 	const struct container *c = v->c->container;
@@ -254,6 +266,7 @@ static int check_files(struct verify *v, carton_progress_fn *progress, void *ctx
 
 	if (c->remote && checks.n)
 		qsort(f, checks.n, sizeof(*f), compare_offsets);
+	find_crowded(f, checks.n);
 	for (size_t i = 0; i < checks.n && r < 0; i++)
 		check_parts_drop(f[i].parts);
 	for (size_t i = 0; i < checks.n && r == 0; i += f[i].n) {

@@ -26,6 +26,12 @@ static void count_bytes(void *ctx, uint64_t bytes)
 		cancel_fire(s->cancel);
 }
 
+static void expect_thread(void *thread, uint64_t off, const void *data, size_t n)
+{
+	(void)off, (void)data, (void)n;
+	assert_true(pthread_equal(pthread_self(), *(pthread_t *)thread));
+}
+
 /* Runs `job` over bytes in memory. */
 static int run(struct ingest job, const char *data, size_t n, struct ingested *ret)
 {
@@ -44,6 +50,7 @@ static void test_sizes(void **state)
 		BLOCK, BLOCK + 1, 8 * BLOCK,	 8 * BLOCK + 1, 13 * BLOCK,    20 * BLOCK + 12345,
 	};
 	char *data = make_bytes(21 * BLOCK, 1);
+	pthread_t self = pthread_self();
 	struct tagger *tagger;
 
 	(void)state;
@@ -70,11 +77,14 @@ static void test_sizes(void **state)
 					 0);
 			assert_memory_equal(out.tags[at / TAG_BLOCK], tag, TAG_SIZE);
 		}
-		/* the same without knowing the size */
+		/* the same without knowing the size, on this thread alone */
 		assert_int_equal(run((struct ingest){ .size = UINT64_MAX,
 						      .max = n,
 						      .tagger = tagger,
-						      .hash = true },
+						      .hash = true,
+						      .alone = true,
+						      .observe = expect_thread,
+						      .ctx = &self },
 				     data, n, &same),
 				 0);
 		assert_int_equal(same.size, n);
