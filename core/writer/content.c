@@ -135,6 +135,8 @@ static int run(const struct content *c, struct tee *t)
 		.in = &t->stream,
 		.size = item->zip.size,
 		.hash = true,
+		/* the encoder's threads have to be fed */
+		.alone = item->crowded && !t->encoder,
 		.progress = count_read,
 		.observe = t->store ? store : NULL,
 		.ctx = t,

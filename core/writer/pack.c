@@ -292,6 +292,16 @@ static int place_all(struct run *run)
 	return r;
 }
 
+/* Finds the items that need no second thread to hash them: others have more to do meanwhile. */
+static void find_crowded(const struct run *run)
+{
+	struct pack_item *items = run->job->items;
+	uint64_t others = run->threads - 1, behind = 0;
+
+	for (size_t i = run->job->n; others && i-- > 0; behind += items[i].zip.size)
+		items[i].crowded = items[i].zip.size <= behind / others;
+}
+
 int pack_run(struct pack_job *job)
 {
 	uint64_t per_thread = encode_memory(level_of(job)) + 4 * SMALL;
@@ -303,6 +313,7 @@ int pack_run(struct pack_job *job)
 	run.threads = (unsigned)MAX(MIN((uint64_t)job->threads, job->memory / per_thread), 1);
 	run.max_held = run.threads * 2 * SMALL;
 	run.tail = &run.head;
+	find_crowded(&run);
 	threads = calloc(run.threads, sizeof(*threads));
 	if (!threads)
 		return -ENOMEM;
