@@ -99,6 +99,15 @@ static bool original_by_seal(struct fill *f)
 
 static void place_done(struct fill *f, int result);
 
+/* Is it decoded into the cache, where a seal spares later mounts the decoding and the hash? */
+static bool is_sealed_copy(const struct object *o, const struct entry *e)
+{
+	const struct object_options *options = &o->store->options;
+
+	return e->method != METHOD_STORED && o->size >= MIN_SEALED && options->cache &&
+	       options->verify && options->seals != SEALS_OFF;
+}
+
 static void try_place(struct fill *f)
 {
 	const struct object *o = f->object;
@@ -110,7 +119,7 @@ static void try_place(struct fill *f)
 		fill_into_file(f);
 	} else if (e->method == METHOD_STORED && o->size > MAX_SMALL_STORED) {
 		place_done(f, local_in_place(f, e));
-	} else if (!object_take_memory(o->store, o->size)) {
+	} else if (is_sealed_copy(o, e) || !object_take_memory(o->store, o->size)) {
 		fill_into_file(f);
 	} else {
 		r = local_into_memory(f, e);

@@ -111,6 +111,36 @@ def test_anywhere(carton, mount, cache, work):
             assert m.read('model/x') == DATA
 
 
+@pytest.mark.parametrize('method', ['zstd', 'deflate'])
+@pytest.mark.parametrize('size', [MIB - 1, MIB, 4 * MIB])
+def test_small_compressed(mount, work, cache, method, size):
+    """From 1 MiB on it is decoded and hashed once for all mounts. The attacker has the copy in the cache."""
+    data, name, options = DATA[:size], 'model/x', cache.options
+    source = Carton(method=method).add(name, data, level=1).write(work / 'm.carton')
+    key, kept = digest(data), size >= MIB
+    with mount(source, *options, '-o', 'verify=off') as m:
+        assert m.read(name) == data
+    assert key not in cache.objects()
+    with mount(source, *options) as m:
+        assert opened(m) == 'verified' and m.read(name) == data
+    assert (key in cache.seals()) == (key in cache.objects()) == kept
+    with mount(source, *options) as m:
+        assert opened(m) == ('sealed' if kept else 'verified') and m.read(name) == data
+    if not kept:
+        return
+    # all of it is another's, and of its size: no byte of that; it is made again, and right
+    for gone in (False, True):
+        overwrite(cache.objects()[key], 0, bytes(size))
+        if gone:
+            os.unlink(cache.seals()[key])
+        with mount(source, *options) as m:
+            if not gone:
+                assert errno_of(m.read, name) == errno.EIO
+            eventually('it is made again', lambda: not errno_of(m.read, name), 10)
+            assert m.read(name) == data and m.state(name) == 'verified'
+        cache.check()
+
+
 @pytest.mark.parametrize('kind', KINDS)
 def test_changed_since(sealed, mount_fg, cache, kind):
     """Changed between two mounts: the read that meets it fails, and all of it is hashed again."""
