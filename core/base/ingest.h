@@ -3,7 +3,9 @@
  * Reads a stream to its end, and hashes and tags its bytes (hasher.h).
  *
  * A stream of more than a few blocks is decoded on the calling thread and hashed on a second one,
- * since both take about the same time; unless the caller has other work for all processors. Threads: calls share no state.
+ * since both take about the same time; unless the caller has other work for all processors.
+ *
+ * Threads: calls share no state.
  */
 #ifndef CARTON_BASE_INGEST_H
 #define CARTON_BASE_INGEST_H
