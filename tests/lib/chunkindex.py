@@ -50,9 +50,14 @@ def partial_name(data, chunk=CHUNK):
 
 
 def pread(path, n, off):
+    """Also where the kernel gives less: what it has before an error, which the next read meets."""
     fd = os.open(path, os.O_RDONLY)
     try:
-        return os.pread(fd, n, off)
+        got = part = os.pread(fd, n, off)
+        while part and len(got) < n:
+            part = os.pread(fd, n - len(got), off + len(got))
+            got += part
+        return got
     finally:
         os.close(fd)
 

@@ -293,3 +293,17 @@ def test_answers_that_are_short(linked, fault):
     with harness.at_once(LONG / 10):
         assert errno_of(m.read, 'model/x') in (errno.EIO, errno.ECONNRESET)
     assert len(fault.requests('x')) < 100
+
+
+def test_file_that_is_refused_by_a_server_that_serves_others(fault, mount_fg, cache, tmp_path):
+    """Who reads it is told at the deadline, which what others are served does not put off."""
+    c, n, timeout = LinkedCarton().link('model/x', b'text', fault.url('x', size=4, fail=f'{10**9}:429')), 2000, 3
+    for i in range(n):
+        c.link(f'model/{i}', fault_bytes(100, seed=i), fault.url(f'f{i}', size=100, seed=i))
+    with mount_fg(c.write(tmp_path / 'm.carton'), *PRIVATE, *cache.options, '-o', f'timeout={timeout}') as m:
+        others = iter(range(n))
+        with ThreadPoolExecutor(1) as it:
+            x = it.submit(errno_of, m.read, 'model/x')
+            eventually('it is given up', lambda: errno_of(m.read, f'model/{next(others)}') is not None and x.done())
+        assert x.result() == errno.ETIMEDOUT
+    assert all(r['status'] == 429 for r in fault.requests('x'))

@@ -4,6 +4,8 @@ import concurrent.futures
 import errno
 import os
 import random
+import signal
+import time
 
 import pytest
 
@@ -11,7 +13,7 @@ import chunkindex
 import zipwriter
 from chunkindex import CHUNK, overwrite
 from harness import eventually
-from origin import MIB
+from origin import MIB, errno_of
 from relay import relay
 
 SIZE = 128 * MIB
@@ -80,13 +82,33 @@ def test_nothing_comes_after_the_last_close(nginx, large, mount, cache):
 
 def test_pieces_of_a_slow_link(nginx, large, mount, cache):
     """Who reads beside others that come slowly waits as long as something comes."""
-    offsets = range(0, 2 * MIB, 2 * CHUNK)
+    offsets, timeout = range(0, 2 * MIB, 2 * CHUNK), 3
     with relay(nginx.port, rtt=20, rate=2) as link:
-        with mount(f'http://127.0.0.1:{link.port}/{large[0]}', *cache.options, '-o', 'timeout=1') as m:
+        with mount(f'http://127.0.0.1:{link.port}/{large[0]}', *cache.options, '-o', f'timeout={timeout}') as m:
+            began = time.monotonic()
             with concurrent.futures.ThreadPoolExecutor(len(offsets)) as pool:
                 got = pool.map(lambda at: chunkindex.pread(m / NAME, 2 * CHUNK, at), offsets)
                 for at, data in zip(offsets, got, strict=True):
                     assert data == large[1][at:at + 2 * CHUNK]
+            assert time.monotonic() - began > timeout, 'the link is slow'
+
+
+def test_what_came_before_an_error(nginx, large, mount, cache):
+    """A read that ends early has all before the bytes that time out; the next fails, and is never an end of file."""
+    with relay(nginx.port, rtt=20, rate=2) as link:
+        with mount(f'http://127.0.0.1:{link.port}/{large[0]}', *cache.options, '-o', 'timeout=2') as m, \
+                open(m / NAME, 'rb', buffering=0) as f, concurrent.futures.ThreadPoolExecutor(1) as pool:
+            before = link.counts()['down']
+            first = pool.submit(os.pread, f.fileno(), 8 * CHUNK, 0)
+            eventually('some has come', lambda: link.counts()['down'] - before > CHUNK * 5 // 4)
+            link.process.send_signal(signal.SIGSTOP)
+            try:
+                got = first.result()
+                assert 0 < len(got) < 8 * CHUNK and got == large[1][:len(got)]
+                assert errno_of(os.pread, f.fileno(), CHUNK, len(got)) == errno.ETIMEDOUT
+            finally:
+                link.process.send_signal(signal.SIGCONT)
+            assert chunkindex.pread(m / NAME, 8 * CHUNK, 0) == large[1][:8 * CHUNK]
 
 
 # ---- across files ----
