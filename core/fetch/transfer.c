@@ -368,14 +368,18 @@ int transfer_late(struct fetcher *x)
 	atomic_bool *logged = x->version ? &x->version->logged_once : &x->u->logged_once;
 	bool answered = false;
 	char shown[256];
+	int64_t ms;
+	int error;
 
 	if (x->slot_ms && conns_active(x) == 0)
 		return conn_waits_why(x);
 	for (size_t i = 0; i < MAX_CONNECTIONS; i++)
 		answered |= x->conns[i].stream && x->conns[i].answered;
+	/* a request without an answer says less than those that failed before it */
+	error = answered ? 0 : server_error(x->waits_for, &ms);
 	log_attempt(atomic_exchange(logged, true) ? CARTON_LOG_DEBUG : CARTON_LOG_WARNING,
 		    http_url_redact(x->u->url, shown, sizeof(shown)), "%s",
 		    answered ? "the body did not end before the deadline" :
 			       "no answer before the deadline");
-	return -ETIMEDOUT;
+	return error ? error : -ETIMEDOUT;
 }

@@ -158,6 +158,20 @@ def test_error_at_the_deadline(linked, later, url, want):
         assert {*them.map(lambda _: errno_of(m.read, 'model/x'), range(8))} == {want}
 
 
+def test_no_answer_at_the_deadline(linked):
+    """The last request has none, and the reader is told how those before it have failed."""
+    port, s = reserved_port()
+    with s:
+        m = linked(f'http://127.0.0.1:{port}/x', '-o', 'timeout=4')
+        with ThreadPoolExecutor(1) as it:
+            x = it.submit(errno_of, m.read, 'model/x')
+            seen(m, 'x: .*[Cc]onnect')
+            s.listen()
+            assert x.result() == errno.ECONNREFUSED
+            s.settimeout(0)
+            s.accept()[0].close()
+
+
 @needs_root
 def test_name_that_is_not_known_for_a_while(fault, tmp_path, cache):
     """In a namespace with an /etc/hosts of its own."""
