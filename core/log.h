@@ -10,6 +10,7 @@
 #define CARTON_LOG_H
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 #pragma GCC visibility push(default)
@@ -31,6 +32,12 @@ typedef void carton_log_fn(void *ctx, enum carton_log_level level, const char *s
 
 /* Sends all that follows to `fn`; NULL drops it (the default). Set it before threads start. */
 void carton_log_set(carton_log_fn *fn, void *ctx);
+
+/*
+ * For a carton_log_fn while it is called: is this an attempt that has failed, and others may follow
+ * it? If none succeeds, what it was for fails, too.
+ */
+bool carton_log_is_attempt(void);
 
 /* Reports one thing. `subject` may be NULL and may be hostile text. errno is preserved. */
 void carton_log(enum carton_log_level level, const char *subject, const char *fmt, ...)

@@ -12,10 +12,18 @@ static struct {
 	void *ctx;
 } logger;
 
+/* what this thread is just logging */
+static _Thread_local bool is_attempt;
+
 void carton_log_set(carton_log_fn *fn, void *ctx)
 {
 	logger.fn = fn;
 	logger.ctx = ctx;
+}
+
+bool carton_log_is_attempt(void)
+{
+	return is_attempt;
 }
 
 /* Copies text, escaped so that it cannot trick a terminal or syslog, and cut to fit. */
@@ -81,9 +89,11 @@ void log_attempt(enum carton_log_level level, const char *subject, const char *f
 {
 	va_list ap;
 
+	is_attempt = true;
 	va_start(ap, fmt);
 	report(level, true, subject, fmt, ap);
 	va_end(ap);
+	is_attempt = false;
 }
 
 int log_error(int r, const char *subject, const char *fmt, ...)

@@ -125,8 +125,8 @@ static void log_failure(struct url *u, bool trusted)
 		return;
 	http_url_redact(u->url, shown, sizeof(shown));
 	if (trusted && u->status >= 400 && u->error != -ERANGE) {
-		carton_log(CARTON_LOG_ERROR, shown, "the server answers with status %d%s%s%s",
-			   u->status, *u->reason ? ": " : "", u->reason, advice(u, trusted));
+		log_attempt(CARTON_LOG_ERROR, shown, "the server answers with status %d%s%s%s",
+			    u->status, *u->reason ? ": " : "", u->reason, advice(u, trusted));
 		return;
 	}
 	if (u->error == -ENOENT || u->error == -EACCES || u->error == -EAGAIN ||

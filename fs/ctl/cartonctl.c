@@ -168,7 +168,7 @@ static int run(const struct ctl_command *command, struct args *a)
 		r = sandbox_opened(carton_fetches(c));
 	status = r == 0 ? command->run(c, a) : verify ? verify_status(r) : exit_status(r, EXIT_BAD);
 	if (r < 0 && !log.problems)
-		text_line(stderr, "cartonctl: %s: %s", label, strerror(-r));
+		ctl_on_log(&log, CARTON_LOG_ERROR, label, strerror(-r));
 	if (verify)
 		status = verify_end(c, &log, status);
 	carton_close(c);

@@ -757,3 +757,24 @@ def test_ctl(nginx, cache):
         assert far.returncode == 0 and but_where(far) == but_where(local), far.stderr
     got = ctl('cat', cache.flag, url, 'model/weights.bin', text=False)
     assert got.stdout == c.entries['model/weights.bin'].data
+
+
+@pytest.mark.parametrize('fail', ['1:500', '3:502', '1:0'])
+def test_verify_counts_what_a_retry_has_not_mended(fault, cache, fail):
+    """A failed request is said, and is no damage; with all of them it is for later."""
+    c = Carton(method='stored').add('model/x', fault_bytes(3 * MIB)).add('misc/y', b'y' * 5000)
+    c.write(os.path.join(fault.root, 'v.carton'))
+
+    def verify(fail, *options):
+        return ctl('verify', cache.flag, *options, fault.url('v.carton', file='v.carton', fail=fail))
+
+    p = verify(fail)
+    assert p.returncode == 0 and p.stdout.startswith('ok: 4 files'), p.stdout + p.stderr
+    assert 'v.carton: ' in p.stderr
+    p = verify(fail, '--json')
+    assert p.returncode == 0 and json.loads(p.stdout)['problems'] == []
+    always = '9999' + fail[fail.index(':'):]
+    p = verify(always, '--timeout=2')
+    assert p.returncode == 75 and '1 problem; a server is away' in p.stdout, p.stdout + p.stderr
+    p = verify(always, '--timeout=2', '--json')
+    assert p.returncode == 75 and len(json.loads(p.stdout)['problems']) == 1
