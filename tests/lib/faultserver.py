@@ -254,7 +254,7 @@ class Server:
     def __init__(self, root):
         self.root = root
         self.lock = threading.Lock()
-        self.requests, self.connections, self.counts = [], 0, {}
+        self.requests, self.connections, self.counts, self.active = [], 0, {}, 0
         self.patterns, self.coded = {}, {}
         self.coding = threading.Lock()
         self.bandwidth = Bucket(0)
@@ -344,9 +344,15 @@ class Connection(threading.Thread):
                  'began': time.monotonic()}
         with self.server.lock:
             entry['n'] = len(self.server.requests)
+            entry['beside'] = self.server.active    # others that are being answered
+            self.server.active += 1
             self.server.requests.append(entry)
         answer = Answer(self, entry, method, path, {k.lower(): v for k, v in headers})
-        keep = answer.go()
+        try:
+            keep = answer.go()
+        finally:
+            with self.server.lock:
+                self.server.active -= 1
         entry['done'] = True
         return keep
 
