@@ -56,6 +56,7 @@ What goes wrong
   notag206          no ETag and no Last-Modified in a 206
   status=C          that status, body as configured
   fail=N[:C]        the first N requests for this path get status C (500); 0: a reset
+  flap=N:C          N requests are answered, then N get status C or, for 0, a reset; and so on
   brief=K:N         the first K requests get N bytes of another file, half of what is announced
   retryafter=V      Retry-After with status=, fail=
   ratelimit=V       the same in a RateLimit
@@ -501,6 +502,9 @@ class Answer:
         user = base64.b64encode(o.get('auth', '').encode()).decode()
         name, _, value = o.get('need', '').partition(':')
         count, _, code = o.get('fail', '0').partition(':')
+        run, _, bad = o.get('flap', '0').partition(':')
+        if int(run) and (self.nth - 1) // int(run) % 2:
+            count, code = self.nth, bad
         if 'auth' in o and self.headers.get('authorization') != 'Basic ' + user:
             return self.short(401, ['WWW-Authenticate: Basic realm="x"'])
         if 'need' in o and self.headers.get(name.lower()) != value.strip():

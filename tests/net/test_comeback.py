@@ -301,6 +301,40 @@ def test_link_that_breaks_again_and_again(linked, fault):
         link.stop()
 
 
+@pytest.mark.parametrize('kind', ['502', '503', '0'])
+@pytest.mark.parametrize('proxy', [False, True], ids=['server', 'proxy'])
+def test_one_that_flaps(fault, mount_fg, cache, tmp_path, kind, proxy):
+    """Some requests are answered, and as many are not, again and again: no byte comes twice, and the reader has all."""
+    n, size = (6, SIZE // 2) if kind == '503' else (2, SIZE)    # one that is overloaded gets fewer and fewer
+    url = fault.url('x', size=size, flap=f'{n}:{kind}')
+    if proxy:
+        url = url.replace(f'127.0.0.1:{fault.port}', 'carton.test')
+    path = LinkedCarton().link('model/x', fault_bytes(size), url).write(tmp_path / 'm.carton')
+    env = {'http_proxy': fault.url('')} if proxy else {}
+    with mount_fg(path, *PRIVATE, *cache.options, '-o', f'timeout={LONG}', env=env) as m:
+        assert m.read('model/x') == fault_bytes(size)
+    asked = fault.requests('x')
+    bad = [r for r in asked if r['status'] == int(kind)]
+    assert 2 <= len(bad) <= len(asked) / 2
+    assert sum(r['sent'] for r in asked if r['status'] in (200, 206)) <= size + MIB
+
+
+def test_proxy_that_is_away_for_a_while(later, mount_fg, cache, tmp_path):
+    """It is waited for as the server would be, which is asked through it only."""
+    port, start = later
+    url = f'http://carton.test/size={SIZE}/x'
+    path = LinkedCarton().link('model/x', fault_bytes(SIZE), url).write(tmp_path / 'm.carton')
+    with mount_fg(path, *PRIVATE, *cache.options, '-o', f'timeout={LONG}',
+                  env={'http_proxy': f'http://127.0.0.1:{port}'}) as m:
+        t = reader(m)
+        seen(m, 'x: .*(onnect|proxy)')
+        assert t.is_alive()
+        fault = start()
+        t.join()
+        assert t.got == [fault_bytes(SIZE)]
+        assert sum(r['sent'] for r in fault.requests('x') if r['method'] == 'GET') == SIZE
+
+
 def test_answers_that_are_short(linked, fault):
     """A server that is there and gives nothing is not waited for."""
     m = linked(fault.url('x', size=SIZE, truncate=10))
