@@ -55,9 +55,15 @@ static uint64_t handled(int abi)
 	return rights;
 }
 
+/* Asked once: each rule needs it. Called before any thread starts. */
 static int abi_of_kernel(void)
 {
-	return (int)syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
+	static int abi; /* 0: not asked yet */
+
+	if (abi == 0)
+		abi = (int)syscall(SYS_landlock_create_ruleset, NULL, 0,
+				   LANDLOCK_CREATE_RULESET_VERSION);
+	return abi;
 }
 
 int landlock_new(int *ret_set)

@@ -120,7 +120,8 @@ static int drop_privileges(const struct user *user, const struct carton_paths *p
 		return 0;
 	/* fails without CAP_SETPCAP, which is harmless: no_new_privs is set */
 	for (int c = 0; c < 64; c++)
-		prctl(PR_CAPBSET_DROP, c, 0, 0, 0);
+		if (prctl(PR_CAPBSET_DROP, c, 0, 0, 0) < 0 && errno == EINVAL)
+			break; /* the kernel has no capability of this number, nor of higher ones */
 	prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
 
 	r = user ? user_become(user) : 0;
