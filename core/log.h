@@ -9,6 +9,7 @@
 #ifndef CARTON_LOG_H
 #define CARTON_LOG_H
 
+#include <stdbool.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -76,6 +77,12 @@ char *carton_shell_word(const char *s, char *ret, size_t n);
  * also where there were threads before.
  */
 void carton_rename_process(const char *shown, const char *name);
+
+/*
+ * Is `a` perhaps a typo of `b`? True if it takes at most 2 edits, fewer than half of the length of
+ * `b`.
+ */
+bool carton_similar(const char *a, const char *b);
 
 #pragma GCC visibility pop
 

@@ -68,6 +68,21 @@ char *scheme_names(char *ret, size_t n)
 	return ret;
 }
 
+const char *scheme_near(const char *typed, size_t n)
+{
+	char lower[16];
+
+	if (n >= sizeof(lower))
+		return NULL;
+	for (size_t i = 0; i < n; i++)
+		lower[i] = (char)tolower((unsigned char)typed[i]);
+	lower[n] = '\0';
+	for (size_t i = 0; i < ARRAY_SIZE(schemes); i++)
+		if (carton_similar(lower, schemes[i]->name))
+			return schemes[i]->name;
+	return NULL;
+}
+
 int scheme_resolve(const char *url, char **ret, const char **ret_fault)
 {
 	const struct scheme *scheme = scheme_of(url);

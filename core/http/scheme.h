@@ -97,6 +97,9 @@ const struct scheme *scheme_of(const char *url);
 /* The same of a text that may be a misspelt URL: http:host, " HTTP:". */
 const struct scheme *scheme_like(const char *text);
 
+/* The name of a scheme that the first `n` bytes of `typed` are perhaps a typo of, or NULL. */
+const char *scheme_near(const char *typed, size_t n);
+
 /* "http, https, s3, hf, ms and oci", cut to n - 1 bytes. Returns `ret`. */
 char *scheme_names(char *ret, size_t n);
 

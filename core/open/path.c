@@ -25,6 +25,18 @@ static int foreign_scheme(const char *source)
 	return n > 0 && strncmp(source + n, "://", 3) == 0 && !http_is_url(source) ? (int)n : 0;
 }
 
+/* `n`: the length of the scheme. */
+static int refuse_scheme(const char *url, int n)
+{
+	const char *meant = scheme_near(url, (size_t)n);
+	char shown[4096], known[256];
+
+	return log_error(-EOPNOTSUPP, http_url_redact(url, shown, sizeof(shown)),
+			 "URLs with %.*s:// cannot be read here, only %s%s%s%s", MIN(n, 32), url,
+			 scheme_names(known, sizeof(known)), meant ? "; did you mean " : "",
+			 meant ? meant : "", meant ? "://?" : "");
+}
+
 /* An inherited descriptor is used as it is: whoever opened it may be another user. */
 static int open_or_inherit(const char *path)
 {
@@ -74,12 +86,10 @@ static int begin(struct carton_source *s)
 	const char *path = s->name;
 	int fd = open_or_inherit(path), r = 0;
 	int scheme = foreign_scheme(path);
-	char shown[4096], known[256];
+	char shown[4096];
 
 	if (fd < 0 && errno == ENOENT && scheme)
-		return log_error(-EOPNOTSUPP, http_url_redact(path, shown, sizeof(shown)),
-				 "URLs with %.*s:// cannot be read here, only %s", MIN(scheme, 32),
-				 path, scheme_names(known, sizeof(known)));
+		return refuse_scheme(path, scheme);
 	if (fd < 0 || fstat(fd, &s->st) < 0) {
 		r = -errno;
 		carton_log(CARTON_LOG_ERROR, http_source_label(path, shown, sizeof(shown)),

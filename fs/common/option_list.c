@@ -46,7 +46,7 @@ const struct option_spec *option_near(const char *typed, size_t n, const char *t
 		return NULL;
 	for (const struct option_spec *s = option_table; s->name; s++)
 		if (s->help && option_is_for(s, taker) && plain(s->name, strlen(s->name), b) &&
-		    option_similar(a, b))
+		    carton_similar(a, b))
 			return s;
 	return NULL;
 }

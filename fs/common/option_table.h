@@ -94,10 +94,4 @@ const char *option_word(const char *name, unsigned choice, char ret[OPTION_WORD]
 /* Frees the texts. */
 void option_finish(struct option_values *values);
 
-/*
- * Is `a` perhaps a typo of `b`? True if it takes at most 2 edits, fewer than half of the length of
- * `b`.
- */
-bool option_similar(const char *a, const char *b);
-
 #endif

@@ -180,7 +180,7 @@ static int unknown_command(const char *text)
 	const char *name = ctl_shown(text);
 
 	for (const struct ctl_command *c = commands; c->name; c++)
-		if (option_similar(name, c->name))
+		if (carton_similar(name, c->name))
 			return ctl_usage("unknown command: %s; did you mean %s?", name, c->name);
 	return ctl_usage("unknown command: %s", name);
 }
