@@ -66,13 +66,14 @@ static int make_dirs(char *path)
  */
 static int check_dir(int fd, const char *shown, const char *name, bool root)
 {
+	bool is_top = strcmp(name, ".") == 0;
 	char why[OWN_WHY];
 	int r = own_check(fd, root, why);
 
 	return r < 0 ? log_error(r, shown,
-				 "cache directory %s %s: make it yours alone, or name another one "
-				 "with cache_dir=",
-				 name, why) :
+				 "cache directory%s%s %s: make it yours alone, or name another "
+				 "one with cache_dir=",
+				 is_top ? "" : " ", is_top ? "" : name, why) :
 		       0;
 }
 

@@ -29,6 +29,9 @@ static int open_cache(struct carton *c, const struct carton_options *options, bo
 		cache_close(c->cache);
 		c->cache = NULL;
 	}
+	/* the cache has said whose directory it is */
+	if (r == -EPERM && options->cache_dir)
+		return r;
 	if (r < 0 && options->cache_dir)
 		return log_error(r, options->cache_dir, "cannot be used as a cache: %s",
 				 strerror(-r));

@@ -189,10 +189,16 @@ static int check_bundle(const struct bundle *b, struct reason *why)
 
 int bundle_parse(const char *text, size_t n, struct bundle *ret, struct reason *why)
 {
-	struct scan *s = fields_scan(text, n);
+	static const char pem[] = "-----BEGIN ";
+	struct scan *s;
 	int r;
 
 	memset(ret, 0, sizeof(*ret));
+	if (n >= sizeof(pem) - 1 && memcmp(text, pem, sizeof(pem) - 1) == 0)
+		return reason_set(why, -EBADMSG,
+				  "is a key or a certificate, not a signature, which "
+				  "cartonctl sign makes");
+	s = fields_scan(text, n);
 	if (!s)
 		return -ENOMEM;
 	r = fields_fault(s, read_bundle(s, ret, why), why);

@@ -202,6 +202,21 @@ def test_foreign_schemes(scheme):
     assert f'{scheme}:// cannot be read here, only http, https, s3, hf, ms and oci' in p.stderr
 
 
+@pytest.mark.parametrize('typed, meant', [('htps', 'https'), ('HTP', 'http'), ('htttps', 'https'), ('gs', None), ('ftp', None),
+                                          ('h' * 40, None)])
+def test_misspelt_schemes(typed, meant):
+    p = ctl('info', f'{typed}://host/x')
+    assert p.returncode == 1 and len(p.stderr.splitlines()) == 1
+    assert p.stderr.endswith(f'; did you mean {meant}://?\n' if meant else ' and oci\n'), p.stderr
+
+
+def test_the_cache_of_another_user(tmp_path, sample_carton):
+    os.chown(tmp_path, harness.NOBODY, harness.NOBODY)
+    p = ctl('info', f'--cache-dir={tmp_path}', sample_carton[0], env=harness.environment())
+    assert p.returncode == 1 and len(p.stderr.splitlines()) == 1, p.stderr
+    assert f'{tmp_path}/v1: cache directory belongs to uid {harness.NOBODY}' in p.stderr, p.stderr
+
+
 def test_unwritable_parent_of_the_cache(tmp_path):
     """The error of the directory that could not be made, not of the one below."""
     uid = harness.NOBODY if harness.IS_ROOT else None
