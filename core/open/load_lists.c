@@ -45,8 +45,8 @@ int load_manifest(struct container *c, const char *pin, struct manifest **ret)
 		return r;
 	if (pin && memcmp(m->model_hash, wanted, SHA256_SIZE) != 0) {
 		hex_encode(m->model_hash, SHA256_SIZE, hex);
-		carton_log(CARTON_LOG_ERROR, "MANIFEST",
-			   "this is not the model asked for: its hash is %s, not %.16s...", hex,
+		carton_log(CARTON_LOG_ERROR, NULL,
+			   "not the model of manifest_sha256: its hash is %s, not %.16s...", hex,
 			   pin);
 		manifest_free(m);
 		return -EBADMSG;

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
@@ -41,14 +42,50 @@ __attribute__((format(printf, 2, 3))) static void put_error(const struct report 
 	fflush(t->error_file);
 }
 
+/* Writes a line to stderr. The journal takes the priority from a prefix. */
+static void put_line(const struct report *t, int priority, const char *prefix, const char *subject,
+		     const char *message)
+{
+	char digit[16];
+
+	progress_clear();
+	snprintf(digit, sizeof(digit), "<%d>", priority);
+	text_line(stderr, "%scartonfs: %s%s%s%s", t->journal ? digit : "", prefix,
+		  subject ? subject : "", subject ? ": " : "", message);
+}
+
+/* Takes the error that is held, which the caller frees, and holds `next` (NULL: none). */
+static char *swap_held(struct report *t, char *next)
+{
+	char *held;
+
+	pthread_mutex_lock(&t->lock);
+	held = t->held;
+	t->held = next;
+	pthread_mutex_unlock(&t->lock);
+	return held;
+}
+
+/* Writes the error that is held, which was not the last, and holds `next`. */
+static void tell_held(struct report *t, char *next)
+{
+	char *held = swap_held(t, next);
+
+	if (held)
+		put_line(t, LOG_ERR, "", t->options->label, held);
+	free(held);
+}
+
 static void on_log(void *ctx, enum carton_log_level level, const char *subject, const char *message)
 {
 	static const int priorities[] = { LOG_ERR, LOG_WARNING, LOG_WARNING, LOG_INFO, LOG_DEBUG };
 	static const char *const prefixes[] = { "", "warning: ", "warning: ", "", "" };
 	struct report *t = ctx;
-	char priority[16];
+	char *held;
+	bool about_carton = level == CARTON_LOG_ERROR && t->opening &&
+			    (!subject || strcmp(subject, t->options->label) == 0);
 
-	if (!subject && level == CARTON_LOG_ERROR && t->opening)
+	if (about_carton)
 		subject = t->options->label;
 	if (level <= CARTON_LOG_NOTICE) {
 		status_error(t->status, subject, message);
@@ -63,11 +100,10 @@ static void on_log(void *ctx, enum carton_log_level level, const char *subject, 
 	}
 	if (level == CARTON_LOG_ERROR)
 		put_error(t, "%s%s%s", subject ? subject : "", subject ? ": " : "", message);
-	progress_clear();
-	/* the journal takes the priority from a prefix */
-	snprintf(priority, sizeof(priority), "<%d>", priorities[level]);
-	text_line(stderr, "%scartonfs: %s%s%s%s", t->journal ? priority : "", prefixes[level],
-		  subject ? subject : "", subject ? ": " : "", message);
+	held = about_carton ? strdup(message) : NULL;
+	tell_held(t, held);
+	if (!held)
+		put_line(t, priorities[level], prefixes[level], subject, message);
 }
 
 int report_status(const struct report *t, int status)
@@ -107,16 +143,24 @@ __attribute__((format(printf, 2, 0))) static void on_fuse_log(enum fuse_log_leve
 	text[0] = '\0';
 }
 
-void report_not_mounted(const struct report *t, const char *fmt, ...)
+void report_opened(struct report *t, bool good)
 {
-	char why[256];
+	t->opening = false;
+	if (good)
+		tell_held(t, NULL);
+}
+
+void report_not_mounted(struct report *t, const char *fmt, ...)
+{
+	char why[256], *held = swap_held(t, NULL);
 	va_list ap;
 
 	va_start(ap, fmt);
 	vsnprintf(why, sizeof(why), fmt, ap);
 	va_end(ap);
 	text_line(stderr, "%scartonfs: %s: not mounted: %s", t->journal ? "<3>" : "",
-		  t->options->label, why);
+		  t->options->label, held ? held : why);
+	free(held);
 }
 
 void report_denied(const char *line)
@@ -174,6 +218,7 @@ static bool open_error_file(const char *path, FILE **ret)
 bool report_begin(struct report *t)
 {
 	reporting = t;
+	pthread_mutex_init(&t->lock, NULL);
 	t->journal = notify_is_journal();
 	carton_log_set(on_log, t);
 	fuse_set_log_func(on_fuse_log);

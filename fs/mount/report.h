@@ -7,6 +7,7 @@
 #ifndef FS_REPORT_H
 #define FS_REPORT_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 
@@ -21,6 +22,8 @@ struct report {
 	atomic_bool detached;	       /* the daemon has closed its stderr */
 	bool journal;		       /* stderr goes to the journal */
 	FILE *error_file;	       /* or NULL */
+	pthread_mutex_t lock;	       /* guards `held` */
+	char *held; /* an error about the carton, to be told with what it led to; or NULL */
 };
 
 /*
@@ -29,8 +32,17 @@ struct report {
  */
 bool report_begin(struct report *t);
 
-/* Says that nothing is mounted, after the reason, which was logged. */
-void report_not_mounted(const struct report *t, const char *fmt, ...)
+/*
+ * The carton is open, or cannot be opened, so that errors without a subject are not about it any
+ * more. Before the carton is closed.
+ */
+void report_opened(struct report *t, bool good);
+
+/*
+ * Says that nothing is mounted, in one line with the error about the carton if there was one, else
+ * after the reason, which was logged.
+ */
+void report_not_mounted(struct report *t, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 
 /* Writes the exit status to error_file, for supervisors that do not see it. Returns it. */

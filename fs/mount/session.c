@@ -252,16 +252,10 @@ static int open_carton(struct session *s, struct sandbox_helper *helper)
 	s->report.opening = true;
 	r = carton_open(s->keep.source >= 0 ? passed : s->options->source, &v->carton,
 			&s->mount.carton);
-	s->report.opening = false;
+	report_opened(&s->report, r == 0);
 	if (r == 0 && !v->nosandbox)
 		r = sandbox_opened(carton_fetches(s->mount.carton));
 	return r;
-}
-
-static const char *bad_carton(const struct options *o)
-{
-	return o->values.carton.manifest_sha256 ? "not the carton of manifest_sha256" :
-						  "not a valid carton";
 }
 
 static int open_and_serve(struct session *s)
@@ -294,7 +288,7 @@ static int open_and_serve(struct session *s)
 	r = open_carton(s, &helper);
 	if (r < 0) {
 		report_not_mounted(&s->report, "%s",
-				   r == -EBADMSG      ? bad_carton(o) :
+				   r == -EBADMSG      ? "not a valid carton" :
 				   r == -EKEYREJECTED ? "not signed as it has to be" :
 							error_text(r));
 		status = status_of(o, r);

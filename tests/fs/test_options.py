@@ -107,7 +107,7 @@ def test_missing_source(work, point):
 def test_refused_source_is_named(work, point):
     (work / 'junk').write_text('no zip')
     p = fails(32, work / 'junk', point())
-    assert [line.startswith(f'cartonfs: {work}/junk: ') for line in p.stderr.splitlines()] == [True, True], p.stderr
+    assert [line.startswith(f'cartonfs: {work}/junk: ') for line in p.stderr.splitlines()] == [True], p.stderr
 
 
 def test_unreadable_source(sample_carton, work, point):
@@ -260,9 +260,8 @@ def test_manifest_sha256(mount, point, sample_carton):
     with mount(path, '-o', 'manifest_sha256=' + c.model_hash()) as m:
         assert scan(m.path) == expected(c.files(), c.links())
     p = fails(32, '-o', 'manifest_sha256=' + '4' * 64, path, point())
-    assert p.stderr.splitlines() == ['cartonfs: MANIFEST: this is not the model asked for: '
-                                     f'its hash is {c.model_hash()}, not {"4" * 16}...',
-                                     f'cartonfs: {path}: not mounted: not the carton of manifest_sha256']
+    assert p.stderr.splitlines() == [f'cartonfs: {path}: not mounted: not the model of manifest_sha256: '
+                                     f'its hash is {c.model_hash()}, not {"4" * 16}...']
 
 
 def test_manifest_sha256_pins_a_directory(mount, point, work):

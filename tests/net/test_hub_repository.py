@@ -121,7 +121,7 @@ def test_pin(cache, mount):
             assert m.read('model/config.json') == files()['config.json']
         hub.repos[NAME] = Repo(files() | {'config.json': b'other'})
         p = ctl('ls', cache.flag, f'--manifest-sha256={pin}', 'hf://me/my-model', env=env(hub))
-        assert p.returncode and 'not the model asked for' in p.stderr
+        assert p.returncode and 'not the model of manifest_sha256' in p.stderr
 
 
 def test_wrong_bytes(mount, cache):

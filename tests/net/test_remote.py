@@ -32,7 +32,7 @@ def but_where(p):
 
 
 def refused(source, point, *options, says='', code=32, env=None):
-    """The mount fails at once, with one line of reason and the one that says it is not mounted."""
+    """The mount fails at once, and the last line says so, with the reason if that is about the carton itself."""
     where = point()
     with harness.at_once():
         p = run(harness.CARTONFS, *options, source, where, env=env)
