@@ -27,7 +27,7 @@ def example(request, work):
     """example(ARGUMENT…): runs it."""
     env = {'XDG_CACHE_HOME': str(work / 'cache')}
     if request.param == 'python':
-        env['LIBCARTON'] = str(BUILD / 'libcarton.so.0')
+        env['LIBCARTON'], env['PYTHONPATH'] = str(BUILD / 'libcarton.so.0'), str(ROOT / 'core')
         return lambda *args, **kw: run(sys.executable, EXAMPLES / 'example.py', *args, env=env, **kw)
     dest = work / 'dest'
     p = run('make', '-o', 'all', 'install', f'BUILD={BUILD}', f'DESTDIR={dest}', cwd=ROOT)
