@@ -44,7 +44,8 @@ static int find_eocd(const struct zip *z, const uint8_t *tail, size_t n, size_t 
 		return zip_refuse("data after the end record, or its comment length is wrong");
 	if (found == SIZE_MAX)
 		return what_refuse(z->source, "refused zip: not a zip file, or cut off: no end of "
-					      "central directory record");
+					      "central directory record; was it downloaded to its "
+					      "end?");
 	/* also a signature near the end, where a record would not fit */
 	for (size_t i = found + EOCD_SIZE; i + 4 <= n; i++)
 		if (get_le32(tail + i) == EOCD_SIG)
