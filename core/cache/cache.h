@@ -183,12 +183,6 @@ int cache_fill_restart(struct cache_fill *fill, const char *validator);
 int cache_fill_reserve(struct cache_fill *fill, uint64_t size);
 
 /*
- * Returns what cache_fill_reserve() would for an empty file, without reserving or removing
- * anything: for a length that may be wrong.
- */
-int cache_fill_could_reserve(const struct cache_fill *fill, uint64_t size);
-
-/*
  * Notes that the first `len` bytes have all been written: a fill that resumes throws away the bytes
  * behind them. Each call is one small write, so the caller notes every MiB or so. Returns 0 or
  * -errno.

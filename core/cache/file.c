@@ -157,7 +157,7 @@ int file_reserve(struct file *d, uint64_t size, bool certain)
 
 	d->announced = size;
 	if (d->fill && !certain)
-		return cache_fill_could_reserve(d->fill, size);
+		return cache_could_reserve(d->cache, size);
 	if (d->fill)
 		r = cache_fill_reserve(d->fill, size);
 	else if (size > d->max || !disk_has_room(d, size, KEEP_KNOWN))

@@ -257,11 +257,6 @@ int cache_fill_reserve(struct cache_fill *f, uint64_t size)
 	return r;
 }
 
-int cache_fill_could_reserve(const struct cache_fill *f, uint64_t size)
-{
-	return cache_could_reserve(f->cache, size);
-}
-
 int cache_fill_progress(struct cache_fill *f, uint64_t len)
 {
 	return sidecar_note(&f->sidecar, len);

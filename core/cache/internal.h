@@ -138,7 +138,10 @@ int cache_each_in(int fd, cache_each_fn *fn, void *ctx);
 void cache_open_secret(struct cache *c);
 #define SECRET_NAME "secret"
 
-/* Returns what cache_reserve() would, without removing or counting anything. */
+/*
+ * Returns what cache_reserve() would, without removing or counting anything: for a length that may
+ * be wrong.
+ */
 int cache_could_reserve(struct cache *c, uint64_t bytes);
 
 /*
