@@ -87,15 +87,24 @@ def distance(n):
                 *peers(n, plain, mib * MIB, rtt)[:1])
 
 
+def ranges(n, path, at, size, count):
+    """For a Contest: what the link gives to a client that knows all it wants: `count` requests at once."""
+    part = size // count
+    command = ''.join(f'curl -sf -r {at + k * part}-{at + (k + 1) * part - 1} -o "$2.{k}" "$1" & ' for k in range(count))
+    return program(n, f'{command}wait; stat -c %s "$2".* | awk \'{{ n += $1 }} END {{ exit n != {size} }}\' && rm "$2".*',
+                   path)
+
+
 def tensor(n):
     mib, size = n.b.pick(256, 256, 12), n.b.pick(16, 16, 2) * MIB
-    index = n.large(mib, True)
+    index, at, rtt = n.large(mib, True), mib // 4 * MIB, n.rtt(50)
 
     def one(top):
-        net.read_pieces(f'{top}/{BIG}', size, at=mib // 4 * MIB)
+        net.read_pieces(f'{top}/{BIG}', size, at=at)
 
     n.group(f'A tensor of {size // MIB} MiB in reads of 1 MiB, of {mib} MiB with an index', index,
-            Contest('one tensor', mount_and(n, index, one), size, n.rtt(50)))
+            Contest('one tensor', mount_and(n, index, one), size, rtt),
+            *(Contest(f'curl, {k} range{"s at once" * (k > 1)}', ranges(n, index, at, size, k), size, rtt) for k in (1, 8, 16)))
 
 
 def tensors(n):
