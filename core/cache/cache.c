@@ -50,6 +50,23 @@ int cache_lookup(struct cache *c, const uint8_t sha256[32], int *ret_fd, uint64_
 	return r == -ESTALE ? -ENOENT : r;
 }
 
+int cache_source(struct cache *c, const uint8_t sha256[32], struct source **ret)
+{
+	int fd, r = c ? cache_lookup(c, sha256, &fd, NULL) : -ENOENT;
+
+	return r < 0 ? r : source_from_fd(fd, ret);
+}
+
+bool cache_has(struct cache *c, const uint8_t sha256[32])
+{
+	int fd;
+
+	if (!c || cache_lookup(c, sha256, &fd, NULL) < 0)
+		return false;
+	fd_close(fd);
+	return true;
+}
+
 int cache_drop(struct cache *c, const uint8_t sha256[32], int fd)
 {
 	char name[OBJECT_NAME_SIZE];

@@ -42,6 +42,7 @@
 
 #include "base/cancel.h"
 #include "base/digest.h"
+#include "base/source.h"
 
 #define CACHE_PARTIAL_MAX_AGE_S (7 * 24 * 3600) /* an abandoned download is kept so long */
 #define CACHE_NOTE_MAX_AGE_S (90 * 24 * 3600)	/* since it was last read or written */
@@ -89,6 +90,12 @@ void cache_close(struct cache *cache);
  * Returns 0, -ENOENT when it is not there (or is being removed now), -errno of the system.
  */
 int cache_lookup(struct cache *cache, const uint8_t sha256[32], int *ret_fd, uint64_t *ret_size);
+
+/* cache_lookup() as a source, which is the caller's. -ENOENT where there is no cache, too. */
+int cache_source(struct cache *cache, const uint8_t sha256[32], struct source **ret);
+
+/* Marks an object as used now. False: it, or the cache, is not there. NULL-safe. */
+bool cache_has(struct cache *cache, const uint8_t sha256[32]);
 
 /*
  * Marks the object open at `fd`, from cache_lookup(), as damaged: its bytes are not those of its

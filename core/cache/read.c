@@ -42,13 +42,10 @@ int cache_read(struct cache *cache, const uint8_t sha256[SHA256_SIZE], const str
 	       struct source **ret, struct ingested *ret_in)
 {
 	struct source *source;
-	int fd, r = cache_lookup(cache, sha256, &fd, NULL);
+	int r = cache_source(cache, sha256, &source);
 
 	if (r < 0)
-		return r == -EMFILE || r == -ENFILE ? r : -ENOENT;
-	r = source_from_fd(fd, &source);
-	if (r < 0)
-		return r;
+		return r == -EMFILE || r == -ENFILE || r == -ENOMEM ? r : -ENOENT;
 	r = cache_check(source, sha256, how, ret_in);
 	if (r < 0) {
 		if (r != -ECANCELED && r != -ENOMEM) {

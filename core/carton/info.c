@@ -327,18 +327,6 @@ const char *carton_commit(const struct carton *c)
 
 /* ---- where the bytes are ---- */
 
-/* Is the content of a file, which the container does not have, in the cache? */
-static bool is_cached(const struct carton *c, struct object *o)
-{
-	uint64_t size;
-	int fd;
-
-	if (!c->cache || cache_lookup(c->cache, object_sha256(o), &fd, &size) < 0)
-		return false;
-	fd_close(fd);
-	return true;
-}
-
 void carton_places(struct carton *c, struct carton_places *ret)
 {
 	struct carton_places p = { 0 };
@@ -353,7 +341,7 @@ void carton_places(struct carton *c, struct carton_places *ret)
 		o = n->file.entry && !c->container->remote ? NULL : node_object(n);
 		if (!o || (object_entry(o) && !c->container->remote))
 			p.local += size;
-		else if (is_cached(c, o))
+		else if (cache_has(c->cache, object_sha256(o)))
 			p.cached += size;
 		else
 			p.remote += size;

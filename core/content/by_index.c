@@ -55,11 +55,8 @@ int by_index_use(struct fill *f, const struct chunks_file *c)
 static int use_cached(struct fill *f, const struct chunks_file *c)
 {
 	const struct object *o = f->object;
-	struct cache *cache = o->store->options.cache;
-	int fd, r = cache ? cache_lookup(cache, o->sha256, &fd, NULL) : -ENOENT;
+	int r = cache_source(o->store->options.cache, o->sha256, &f->bytes.source);
 
-	if (r == 0)
-		r = source_from_fd(fd, &f->bytes.source);
 	if (r < 0)
 		return r;
 	f->bytes.kind = BYTES_FILE;

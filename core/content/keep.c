@@ -176,11 +176,8 @@ bool seal_of_cached(struct fill *f)
 	const struct object *o = f->object;
 	uint8_t(*tags)[TAG_SIZE];
 	struct source *source;
-	int fd, r = cache_lookup(o->store->options.cache, o->sha256, &fd, NULL);
 
-	if (r == 0)
-		r = source_from_fd(fd, &source);
-	if (r < 0)
+	if (cache_source(o->store->options.cache, o->sha256, &source) < 0)
 		return false;
 	if ((o->size != OBJECT_NO_SIZE && o->size != source->size) ||
 	    !seal_tags(f, source->size, &tags)) {

@@ -288,19 +288,12 @@ static bool is_left(const struct object_store *store, const struct entry *e)
 static bool is_here(const struct object *o)
 {
 	struct object_store *store = o->store;
-	const struct object_options *options = &store->options;
 	bool here;
-	int fd;
 
 	pthread_mutex_lock(&store->lock);
 	here = o->bytes.kind != BYTES_NONE || o->state == OBJECT_CORRUPT;
 	pthread_mutex_unlock(&store->lock);
-	if (here)
-		return true;
-	if (!options->cache || cache_lookup(options->cache, o->sha256, &fd, NULL) < 0)
-		return false;
-	fd_close(fd);
-	return true;
+	return here || cache_has(store->options.cache, o->sha256);
 }
 
 /*

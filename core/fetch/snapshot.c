@@ -203,7 +203,7 @@ void snapshot_save(const struct snapshot *s, struct cache *cache, const char *ur
 	uint8_t key[SHA256_SIZE], sha256[SHA256_SIZE];
 	struct buf text = buf_init(MAX_SNAPSHOT);
 	char hex[2 * SHA256_SIZE + 1];
-	int fd, r = snapshot_write(s, &text);
+	int r = snapshot_write(s, &text);
 
 	if (r == 0)
 		r = make_key(url, key);
@@ -211,12 +211,7 @@ void snapshot_save(const struct snapshot *s, struct cache *cache, const char *ur
 		r = sha256_mem(text.data, text.len, sha256);
 	if (r == 0) {
 		hex_encode(sha256, SHA256_SIZE, hex);
-		/* a lookup also marks it as used */
-		r = cache_lookup(cache, sha256, &fd, NULL);
-		if (r == 0)
-			fd_close(fd);
-		else
-			r = store(cache, sha256, &text);
+		r = cache_has(cache, sha256) ? 0 : store(cache, sha256, &text);
 	}
 	if (r == 0)
 		r = cache_note_put(cache, key, hex);
@@ -305,10 +300,8 @@ static void drop_damaged(struct cache *cache, const uint8_t sha256[SHA256_SIZE])
 static int load_object(struct cache *cache, const uint8_t sha256[SHA256_SIZE], struct snapshot *ret)
 {
 	struct source *source;
-	int fd, r = cache_lookup(cache, sha256, &fd, NULL);
+	int r = cache_source(cache, sha256, &source);
 
-	if (r == 0)
-		r = source_from_fd(fd, &source);
 	if (r < 0)
 		return r;
 	r = snapshot_read(source, sha256, ret);
