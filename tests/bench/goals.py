@@ -11,6 +11,7 @@ import statistics
 import subprocess
 
 import conditions
+import copies
 import data
 import loaders
 import memory
@@ -233,6 +234,61 @@ def loading(g):
                    least=True)
 
 
+def mappings(g):
+    """A mapping read in sequence by a later mount: of a file that has a seal, and of one that has an index, too."""
+    b, mib = g.b, g.b.size // MIB // 2
+    (sealed, plain), (chunked, _) = b.large(data.STORED, mib), b.large(data.STORED, mib, index=True)
+    offsets = range(0, mib * MIB, loaders.TENSOR)
+
+    def mapped(path):
+        return timed(loaders.in_processes, 1, loaders.copy_tensors, path, offsets)
+
+    def ours(source, later, cached=True):
+        def run():
+            cache = b.new_cache()
+            for _ in range(later):
+                with b.carton(source, cache=cache) as top:
+                    timing.verify(f'{top}/{BIG}')
+            with b.carton(source, cache=cache, cached=cached) as top:
+                return mapped(f'{top}/{BIG}')
+        return run
+
+    def beneath(cached):
+        def run():
+            b.conditions.pages(plain, cached=cached, name='file')
+            return mapped(plain)
+        return run
+
+    for cached, goal in ((False, .9), (True, .4)):
+        for name, source in (('', sealed), (', chunk index', chunked)):
+            t = g.race((OURS, ours(source, 1, cached)), ('ext4', beneath(cached)))
+            where = 'in memory' if cached else 'on disk'
+            g.note(f'later mapping{name}, {where}: speed / that of ext4', t['ext4'] / t[OURS], goal, least=True)
+    t = g.race((OURS, ours(chunked, 0)), ('no index', ours(sealed, 0)))
+    g.note('first mapping, chunk index: speed / without', t['no index'] / t[OURS], .9, least=True)
+
+
+def packing(g):
+    """Both have written their copy to the disk when they end."""
+    b, mib = g.b, g.b.size // MIB // 2
+    tree, out = b.path('goals.tree'), b.path('goals.packed')
+    paths = [os.path.join(where, f) for where, _, names in os.walk(tree) for f in names] or copies.write_tree(b, tree, mib)
+
+    def made(*words):
+        def run():
+            b.conditions.pages(*paths, name='source')
+            b.conditions.say('synced')
+            try:
+                return shell('cd "$1" && shift && "$@" && sync -f .', tree, *words)
+            finally:
+                subprocess.run(['rm', '-rf', out], check=True)
+        return run
+
+    for options in (['--compress=store'], ['--compress=store', '--chunk-index']):
+        t = g.race((OURS, made(*b.ctl('pack', *options, '.', out))), ('cp', made('cp', '-r', '.', out)))
+        g.note(f'pack {" ".join(options)}: speed / cp -r and sync', t['cp'] / t[OURS], .8, least=True)
+
+
 # ---- many files ----
 
 def eight(g):
@@ -325,7 +381,7 @@ def verifying(g):
 
 def goals(b):
     s, g = b.section('Goals'), Goals(b)
-    parts = [first_reads, later_opens, rereads, readers, loading, eight, small, mounts, verifying]
+    parts = [first_reads, later_opens, rereads, readers, loading, mappings, packing, eight, small, mounts, verifying]
     for g.round in range(b.rounds):
         for part in parts:
             b.say(f'{s.title}: {part.__name__}, round {g.round + 1} of {b.rounds}')

@@ -158,12 +158,7 @@ class Net:
 
     def large(self, mib, index):
         """The path of a carton with model/big."""
-        path = self.b.path(f'net{mib}{"i" * index}.carton')
-        if not os.path.exists(path):
-            plain, what = self.b.plain(mib)
-            self.b.say(f'packing {mib} MiB')
-            data.write_large(path, 'model/big', plain, what, plain, data.STORED, index)
-        return path
+        return self.b.large(data.STORED, mib, index)[0]
 
     def at(self, path):
         return f'{self.url}/{os.path.relpath(path, self.b.where)}'
