@@ -262,8 +262,13 @@ class Patterns:
 
     def ours(self, kind, pattern):
         def contest(note):
-            cache, source = self.b.new_cache(), self.kinds[kind]
-            for cached, words in (True, ('first', 'again')), (False, ('later, out',)), (True, ('later, in',)):
+            source = self.kinds[kind]
+            for cached, words in ((False, ('first, out',)), (True, ('first, in', 'again')), (False, ('later, out',)),
+                                  (True, ('later, in',))):
+                if words == ('first, out',) and kind == 'remote':
+                    continue        # the page cache is the server's
+                if words[0].startswith('first'):
+                    cache = self.b.new_cache()
                 with self.b.carton(source, cache=cache, cached=cached) as top:
                     for word in words:
                         if word == 'again':
@@ -290,11 +295,12 @@ class Patterns:
         s = self.b.section(f'Loading {self.count} shards of {self.mib} MiB: {pattern}')
         s.run(self.beneath(pattern), *[self.ours(kind, pattern) for kind in self.kinds],
               *[self.peer(name, pattern) for name in peers])
-        for word, beneath in ('first', 'in'), ('later, out', 'out'), ('later, in', 'in'), ('again', 'in'):
+        for word in 'first, out', 'first, in', 'later, out', 'later, in', 'again':
+            beneath = word.partition(', ')[2] or 'in'
             for kind in self.kinds:
                 self.row(s, f'{kind}: {pattern}, {word}', f'ext4: {pattern}, {beneath}')
-            for name in peers:
-                self.row(s, f'{name}: {pattern}, {word[7:]}', f'ext4: {pattern}, {beneath}')
+            for name in peers if word.startswith('later') else ():
+                self.row(s, f'{name}: {pattern}, {beneath}', f'ext4: {pattern}, {beneath}')
         return s
 
 

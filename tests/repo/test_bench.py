@@ -77,9 +77,10 @@ def test_each_section(measure, word):
 
 
 def test_one_row(measure):
-    """--row measures that one: requests and bytes are those of its reader."""
+    """--row measures that one: requests and bytes are those of its reader, and of a client that knows all it wants."""
     (section,), _ = measure('net', '--row', 'tensor')
-    (row,) = section['rows']
+    row, *curl = section['rows']
+    assert [(r['requests'], r['bytes'] // (1 << 20)) for r in curl] == [(1, 2), (8, 2), (16, 2)]
     assert row['requests'] >= 1 and 2 << 20 <= row['bytes'] < 12 << 20 and row['reference_seconds'] > 0
     assert row['seconds'] > row['reference_seconds'] and f'{row["requests"]:g} requests' in row['remark']
 
