@@ -126,8 +126,11 @@ static int check_locks(struct cache *c)
 	int fd, ro, r;
 
 	r = cache_tmp_create(c, name, &fd);
+	if (r == -ENOSPC)
+		return 0; /* a full cache opens, to be used and gc'ed */
 	if (r < 0)
-		return r == -ENOSPC ? 0 : r; /* a full cache opens, to be used and gc'ed */
+		return log_error(r, c->path, "cannot make a file in tmp in the cache: %s",
+				 strerror(-r));
 	/*
 	 * cache_tmp_create() has locked the file, so where locks work, this one is refused with
 	 * this errno.

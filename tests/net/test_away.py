@@ -217,6 +217,21 @@ def test_the_cache_of_another_user(tmp_path, sample_carton):
     assert f'{tmp_path}/v1: cache directory belongs to uid {harness.NOBODY}' in p.stderr, p.stderr
 
 
+@pytest.mark.needs_root     # sets the attribute
+def test_a_cache_that_the_kernel_refuses(tmp_path, sample_carton):
+    """EPERM is not only what the owner of a directory gives: the line names the cache."""
+    flag = f'--cache-dir={tmp_path}'
+    assert ctl('info', flag, sample_carton[0]).returncode == 0
+    tmp = tmp_path / 'v1/tmp'
+    harness.run('chattr', '+i', tmp, check=True)
+    try:
+        p = ctl('info', flag, sample_carton[0])
+    finally:
+        harness.run('chattr', '-i', tmp, check=True)
+    assert p.returncode == 1
+    assert f'{tmp_path}/v1: cannot make a file in tmp in the cache: Operation not permitted' in p.stderr, p.stderr
+
+
 def test_unwritable_parent_of_the_cache(tmp_path):
     """The error of the directory that could not be made, not of the one below."""
     uid = harness.NOBODY if harness.IS_ROOT else None
