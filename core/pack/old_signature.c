@@ -11,68 +11,58 @@
 #include "sign/check.h"
 #include "sign/sign.h"
 
-/* Reads all of an open file. 0, -EFBIG, -ENOMEM, or -errno. */
-static int read_all(int fd, struct buf *ret)
-{
-	struct stat st;
-	int r = fstat(fd, &st) < 0 ? -errno : 0;
-
-	if (r == 0 && (uint64_t)st.st_size > MAX_SIGNATURE)
-		r = -EFBIG;
-	if (r == 0)
-		r = buf_reserve(ret, (size_t)st.st_size);
-	if (r == 0)
-		r = pread_full(fd, ret->data, (size_t)st.st_size, 0);
-	if (r == 0)
-		ret->len = (size_t)st.st_size;
-	return r;
-}
-
-static bool is_of(int fd, struct manifest *m, struct budget *budget)
+/* 1: it does not list what `m` has; 0: it does; or -errno: nobody knows. */
+static int lists_others(int fd, uint64_t size, struct manifest *m, struct budget *budget)
 {
 	struct buf text = buf_init(MAX_SIGNATURE);
 	struct reason why = { 0 };
-	struct stat st;
-	uint64_t taken = fstat(fd, &st) == 0 ? MIN((uint64_t)st.st_size, MAX_SIGNATURE) : 0;
-	int r;
+	int r = size > MAX_SIGNATURE ? 1 : budget_take(budget, SIGNATURE_EXPANSION * size);
 
-	taken *= SIGNATURE_EXPANSION;
-	if (budget_take(budget, taken) < 0)
-		return false;
-	r = read_all(fd, &text);
+	if (r != 0)
+		return r;
+	r = buf_reserve(&text, (size_t)size);
 	if (r == 0)
+		r = pread_full(fd, text.data, (size_t)size, 0);
+	if (r == 0) {
+		text.len = (size_t)size;
 		r = sign_lists(&text, m, &why);
+		if (r < 0 && r != -ENOMEM)
+			r = 1;
+	}
 	buf_finish(&text);
-	budget_give(budget, taken);
-	return r == 0;
+	budget_give(budget, SIGNATURE_EXPANSION * size);
+	return r;
 }
 
-bool old_signature_beside(const struct newfile *out, struct manifest *m, struct budget *budget)
+int old_signature_beside(const struct newfile *out, struct manifest *m, struct budget *budget)
 {
 	char name[NAME_MAX + 1];
-	bool other = false;
 	struct stat st;
-	int fd;
+	int fd, r = 0;
 
 	if (snprintf(name, sizeof(name), "%s%s", out->name, SIGN_SUFFIX) >= (int)sizeof(name))
-		return false;
+		return 0;
 	fd = openat(out->dir, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (fd < 0)
-		return errno != ENOENT;
+		return errno == ENOENT ? 0 : -errno;
 	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode))
-		other = !is_of(fd, m, budget);
+		r = lists_others(fd, (uint64_t)st.st_size, m, budget);
 	fd_close(fd);
-	return other;
+	return r;
 }
 
-void old_signature_set_aside(const struct newfile *out)
+void old_signature_set_aside(const struct newfile *out, int found)
 {
 	char from[NAME_MAX + 1], to[NAME_MAX + 8], path[4096];
 
 	snprintf(from, sizeof(from), "%s%s", out->name, SIGN_SUFFIX);
 	snprintf(to, sizeof(to), "%s.old", from);
 	snprintf(path, sizeof(path), "%s%s", out->path, SIGN_SUFFIX);
-	if (renameat(out->dir, from, out->dir, to) == 0)
+	if (found < 0)
+		carton_log(CARTON_LOG_WARNING, path,
+			   "cannot be read, so it may not sign the new carton: %s",
+			   strerror(-found));
+	else if (renameat(out->dir, from, out->dir, to) == 0)
 		carton_log(CARTON_LOG_WARNING, path,
 			   "does not sign the new carton: it is %s now; cartonctl sign makes "
 			   "a new one",

@@ -406,7 +406,7 @@ static int run(struct packing *p, const char *source, char ret_hash[65])
 	if (r == 0)
 		r = newfile_publish(&p->out);
 	if (r == 0 && p->old_signature)
-		old_signature_set_aside(&p->out);
+		old_signature_set_aside(&p->out, p->old_signature);
 	if (r == 0)
 		note_useless(p);
 	return r;

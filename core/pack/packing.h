@@ -20,7 +20,7 @@ struct packing {
 	struct pack_plan plan;
 	struct newfile out;
 	struct chunks_writer chunks; /* of the index, if there is to be one */
-	bool old_signature;	     /* the one beside `out` lists other files */
+	int old_signature;	     /* old_signature_beside() */
 	uint64_t total; /* bytes to read, each of them twice: the new carton is verified */
 };
 

@@ -462,6 +462,28 @@ def test_a_new_carton_is_not_judged_by_an_old_signature(work, point, key, comman
     assert sig.read_text() == 'x'
 
 
+def test_an_old_signature_that_cannot_be_judged_stays(work, key):
+    """Nobody is told to remove what may be right. One that no reader would read is set aside, for that reason."""
+    (work / 'out').mkdir()
+    elsewhere = work / 'elsewhere'
+    elsewhere.mkdir()
+    out, sig = work / 'out/m.carton', work / 'out/m.carton.sig'
+    source = sample().write(work / 'source')
+    pack('repack', source, out)
+    signed(out, f'--key={key.path}')
+    sig.rename(elsewhere / 'sig')
+    sig.symlink_to(elsewhere / 'sig')
+    p = ctl('repack', source, out)
+    assert p.returncode == 0 and 'remove it' not in p.stderr and 'does not sign' not in p.stderr, p.stderr
+    assert sig.readlink() == elsewhere / 'sig' and not (work / 'out/m.carton.sig.old').exists()
+    sig.unlink()
+    with open(sig, 'w') as f:
+        f.truncate(1 << 40)
+    p = ctl('repack', source, out)
+    assert p.returncode == 0 and 'memory' not in p.stderr, p.stderr
+    assert not sig.exists() and (work / 'out/m.carton.sig.old').exists()
+
+
 def test_no_other_file_is_replaced(work, key):
     c = sample()
     c.write(work / 'm.carton')
