@@ -9,7 +9,6 @@
 #ifndef CARTON_LOG_H
 #define CARTON_LOG_H
 
-#include <stdbool.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
