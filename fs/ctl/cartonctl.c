@@ -133,6 +133,16 @@ static const struct ctl_command commands[] = {
 	{ .name = NULL },
 };
 
+/* Why a carton is not open, if no problem was logged: the last attempt, or the error. */
+static const char *why_not(const char *label, int error)
+{
+	const char *text = carton_error(error);
+	size_t n = strlen(label);
+
+	return strncmp(text, label, n) == 0 && strncmp(text + n, ": ", 2) == 0 ? text + n + 2 :
+										 text;
+}
+
 static int run(const struct ctl_command *command, struct args *a)
 {
 	bool verify = command->run == ctl_verify;
@@ -168,7 +178,7 @@ static int run(const struct ctl_command *command, struct args *a)
 		r = sandbox_opened(carton_fetches(c));
 	status = r == 0 ? command->run(c, a) : verify ? verify_status(r) : exit_status(r, EXIT_BAD);
 	if (r < 0 && !log.problems)
-		ctl_on_log(&log, CARTON_LOG_ERROR, label, strerror(-r));
+		ctl_on_log(&log, CARTON_LOG_ERROR, label, why_not(label, r));
 	if (verify)
 		status = verify_end(c, &log, status);
 	carton_close(c);

@@ -371,10 +371,20 @@ def test_stale_is_told_once(fault, mount_fg, cache):
         assert len(lines_of(m.log(), 'model/small')) == 1, m.log()
 
 
+def test_verify_says_why_it_was_not_open(fault, cache):
+    """The problem is what the last attempt met, not the name of its errno."""
+    url = fault.url('v', fail='999:404')
+    p = ctl('verify', '--json', cache.flag, url)
+    problem, = json.loads(p.stdout)['problems']
+    assert p.returncode == 1
+    assert problem['subject'] == url.split('?')[0] and problem['message'].startswith('the server answers with status 404')
+
+
 def test_verify_counts_a_failure_once(fault, cache):
-    """A server that fails at each try is one problem."""
+    """A server that fails at each try is one problem, and one line about the attempts."""
     p = ctl('verify', cache.flag, '--timeout=3', fault.url('v', fail='999:500'))
-    assert p.returncode == 75 and len(lines_of(p.stdout + p.stderr, 'status 500')) == 1, p
+    assert p.returncode == 75 and '1 problem;' in p.stdout, p
+    assert len(lines_of(p.stdout, 'status 500')) == len(lines_of(p.stderr, 'status 500')) == 1, p
     p = ctl('hash', cache.flag, '--timeout=3', fault.url('v', fail='999:500'))
     assert p.returncode == 75 and len(lines_of(p.stderr, 'status 500')) == 1, p.stderr
 
