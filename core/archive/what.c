@@ -77,5 +77,5 @@ int what_refuse_container(const struct container *c)
 	for (size_t i = 0; c->one_file && i < c->n_entries; i++)
 		if (ends_with(c->entries[i].name, "/data.pkl"))
 			todo = "it is a checkpoint of PyTorch and " PICKLE;
-	return log_error(-EBADMSG, "MANIFEST", "is missing, so this is not a carton: %s", todo);
+	return log_error(-EBADMSG, NULL, "has no MANIFEST, so it is not a carton: %s", todo);
 }

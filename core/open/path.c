@@ -2,6 +2,8 @@
 /* A carton file, or a directory into which one was unpacked. */
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "archive/dir.h"
 #include "archive/zip.h"
@@ -48,6 +50,26 @@ static int open_or_inherit(const char *path)
 	return open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 }
 
+/* The users are numbers: their names may be on a server, and this may not wait. */
+static int refuse_open(const char *path, int error)
+{
+	char shown[4096];
+	struct stat st;
+
+	http_source_label(path, shown, sizeof(shown));
+	if (error != EACCES)
+		return log_error(-error, shown, "cannot open: %s", strerror(error));
+	if (stat(path, &st) < 0)
+		return log_error(-error, shown,
+				 "cannot open: %s: a directory above it may not be entered by "
+				 "uid %u",
+				 strerror(error), (unsigned)geteuid());
+	return log_error(-error, shown,
+			 "cannot open: %s: it belongs to uid %u with mode %04o, and this is uid %u",
+			 strerror(error), (unsigned)st.st_uid, (unsigned)st.st_mode & 07777,
+			 (unsigned)geteuid());
+}
+
 static bool is_packed(const struct carton_source *s)
 {
 	return s->pack && s->pack->mode == CARTON_PACK;
@@ -91,9 +113,7 @@ static int begin(struct carton_source *s)
 	if (fd < 0 && errno == ENOENT && scheme)
 		return refuse_scheme(path, scheme);
 	if (fd < 0 || fstat(fd, &s->st) < 0) {
-		r = -errno;
-		carton_log(CARTON_LOG_ERROR, http_source_label(path, shown, sizeof(shown)),
-			   "cannot open: %s", strerror(-r));
+		r = refuse_open(path, errno);
 	} else if (!S_ISDIR(s->st.st_mode) && !S_ISREG(s->st.st_mode)) {
 		r = log_error(-EBADMSG, http_source_label(path, shown, sizeof(shown)),
 			      "is neither a carton file nor a directory");

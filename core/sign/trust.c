@@ -43,6 +43,8 @@ static int read_file(const char *path, struct buf *ret)
 			ret->len += (size_t)got;
 	}
 	fd_close(fd);
+	if (r == -EFBIG)
+		return log_error(-EINVAL, path, "is not a PEM file: it is longer than any");
 	return r < 0 ? log_error(r, path, "cannot be read: %s", strerror(-r)) : 0;
 }
 

@@ -2,14 +2,16 @@
 """What is no carton: one line says what it is, and what to do."""
 import gzip
 import io
+import os
 import pickle
 import tarfile
 
 import pytest
 
-from harness import ctl
+from harness import CARTONFS, IS_ROOT, NOBODY, ctl, run
 from packing import zipped
 from tensorfiles import weights
+from zipwriter import sample
 
 PACK = 'cartonctl init DIR and cartonctl pack DIR OUT.carton'
 PUT, UNPACK = f'put it into a directory DIR, then run {PACK}', f'unpack it to a directory DIR, then run {PACK}'
@@ -22,7 +24,7 @@ def tarred():
     return out.getvalue()
 
 
-MISSING = 'MANIFEST: is missing, so this is not a carton: '
+MISSING = 'has no MANIFEST, so it is not a carton: '
 HTML = 'is an HTML page: the URL is wrong, or needs a login; a repository of a hub is hf://ORG/REPO'
 PICKLE = 'is a pickle, which runs code when it is loaded: save the model as safetensors'
 FILES = {
@@ -63,3 +65,25 @@ def test_directories(work):
     (work / 'd/carton.toml').write_text('spec_version = 1\n')
     p = ctl('ls', work / 'd')
     assert p.stderr == f'cartonctl: {work}/d: {MISSING}run cartonctl pack DIR OUT.carton\n'
+
+
+def test_mount_says_it_in_one_line(work):
+    (work / 'x').write_bytes(zipped('model/a'))
+    (work / 'mnt').mkdir()
+    p = run(CARTONFS, work / 'x', work / 'mnt')
+    assert p.returncode != 0 and p.stderr == f'cartonfs: {work}/x: not mounted: {MISSING}{UNPACK}\n'
+
+
+@pytest.mark.skipif(not IS_ROOT, reason='makes a file that another user cannot read')
+def test_unreadable(work):
+    """Whose it is, or that the way there is closed."""
+    (work / 'd').mkdir()
+    path = sample().write(work / 'd/m.carton')
+    os.chmod(path, 0o600)
+    p = ctl('ls', path, uid=NOBODY)
+    says = f'cartonctl: {path}: cannot open: Permission denied: '
+    assert (p.returncode, p.stdout) == (1, '')
+    assert p.stderr == f'{says}it belongs to uid 0 with mode 0600, and this is uid {NOBODY}\n'
+    os.chmod(work / 'd', 0o700)
+    p = ctl('ls', path, uid=NOBODY)
+    assert p.stderr == f'{says}a directory above it may not be entered by uid {NOBODY}\n'

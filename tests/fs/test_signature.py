@@ -74,6 +74,17 @@ def test_a_key_for_a_signature(carton, keys, point):
     assert f'{keys.key.public}: is a key or a certificate, not a signature' in says
 
 
+@pytest.mark.parametrize('option', ('verify_key={}', 'verify_ca={},signer=CN=me'))
+def test_a_large_file_for_a_key(carton, point, work, option):
+    """A carton, say, and no key: the user hears that, not that a file is too large."""
+    large, where = work / 'large.pem', point()
+    for size, says in ((1 << 19, 'has no '), (1 << 21, 'is not a PEM file: it is longer than any')):
+        large.write_bytes(bytes(size))
+        p = run(CARTONFS, '-o', option.format(large), carton.path, where)
+        assert p.returncode == 1 and not mountinfo(where), p.stderr
+        assert p.stderr.startswith(f'cartonfs: {large}: {says}') and 'too large' not in p.stderr
+
+
 # ---- what is signed is mounted ----
 
 @pytest.mark.parametrize('curve', oms.CURVES)
