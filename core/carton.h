@@ -61,6 +61,9 @@ typedef int carton_confine_fn(void *ctx, const struct carton_paths *paths);
 struct carton_node;
 typedef void carton_damaged_fn(void *ctx, struct carton_node *file);
 
+/* Bytes hashed so far, and in all. Called often, from one thread at a time. */
+typedef void carton_progress_fn(void *ctx, uint64_t done, uint64_t total);
+
 /* All zero is the default for everything. Strings need to live during carton_open() only. */
 struct carton_options {
 	enum carton_verify_mode verify;
@@ -99,6 +102,12 @@ struct carton_options {
 	const char *signer;    /* the subject or another name of the certificate; with verify_cas */
 	const char *signature; /* a file or a URL; NULL: where it is looked for */
 	const char *beside;    /* the path of `source`, if that is /dev/fd/N; NULL: `source` */
+	/*
+	 * Bytes fetched of a carton that is downloaded as a whole before it is open, because its
+	 * server has no Range requests; total 0: it does not say. Or NULL
+	 */
+	carton_progress_fn *progress;
+	void *progress_ctx;
 };
 
 /*
@@ -392,9 +401,6 @@ bool carton_request_cancel(struct carton_request *request);
 void carton_request_free(struct carton_request *request); /* NULL-safe */
 
 /* ---- the carton as a whole ---- */
-
-/* Bytes hashed so far, and in all. Called often, from one thread at a time. */
-typedef void carton_progress_fn(void *ctx, uint64_t done, uint64_t total);
 
 /*
  * Checks all there is to check: every file in parallel, carton.toml, the tensor index, MANIFEST's

@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 
 #include "base/event.h"
+#include "carton.h"
 #include "fetch/server.h"
 #include "http/http.h"
 
@@ -29,6 +30,9 @@ struct fetch_options {
 	struct cancel *cancel;	   /* fires when the carton is closed */
 	/* servers that are not reached are waited for until the timeout, not just for seconds */
 	atomic_bool wait;
+	/* of download_carton(), or NULL */
+	carton_progress_fn *progress;
+	void *progress_ctx;
 };
 
 /*

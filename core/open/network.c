@@ -32,6 +32,8 @@ int open_network(const struct carton_source *s)
 		return r;
 	c->fetch.servers = c->servers;
 	c->fetch.cancel = &c->stop;
+	c->fetch.progress = options->progress;
+	c->fetch.progress_ctx = options->progress_ctx;
 	c->fetch.workers = c->workers;
 	c->fetch.events = c->events;
 	return http_new(&http, &c->fetch.http);

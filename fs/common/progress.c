@@ -135,6 +135,14 @@ void progress_show(void *ctx, uint64_t done, uint64_t total)
 	progress_draw(&(struct progress){ .word = ctx, .done = done, .total = total });
 }
 
+void progress_end(void)
+{
+	progress_clear();
+	pthread_mutex_lock(&bar.lock);
+	bar.started = 0;
+	pthread_mutex_unlock(&bar.lock);
+}
+
 void progress_clear(void)
 {
 	pthread_mutex_lock(&bar.lock);

@@ -25,6 +25,9 @@ void progress_show(void *ctx, uint64_t done, uint64_t total);
 /* Erases it all: before other output, and at the end. */
 void progress_clear(void);
 
+/* The same at the end of what is not the last: the time of the next bar is its own. */
+void progress_end(void);
+
 /* Seconds since some time before. */
 double progress_now(void);
 

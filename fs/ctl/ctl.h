@@ -118,6 +118,17 @@ struct ctl_lines {
 };
 void ctl_show_lines(void *lines, uint64_t done, uint64_t total);
 
+/*
+ * A carton_progress_fn while a carton is opened: draws a bar at a terminal. Elsewhere prints one
+ * line, once it has taken a second.
+ */
+struct ctl_opening {
+	const char *label; /* the source */
+	double started;	   /* 0: not yet */
+	bool told;
+};
+void ctl_show_opening(void *opening, uint64_t done, uint64_t total);
+
 /* ---- commands: each returns an exit status ---- */
 
 /* Commands that read an open carton. */

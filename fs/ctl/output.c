@@ -78,6 +78,22 @@ void ctl_on_log(void *ctx, enum carton_log_level level, const char *subject, con
 	pthread_mutex_unlock(&log->lock);
 }
 
+void ctl_show_opening(void *ctx, uint64_t done, uint64_t total)
+{
+	struct ctl_opening *opening = ctx;
+	char size[SIZE_TEXT];
+
+	if (opening->started == 0)
+		opening->started = progress_now();
+	if (isatty(STDERR_FILENO)) {
+		progress_show((void *)"download", done, total);
+	} else if (!opening->told && progress_now() - opening->started >= 1) {
+		opening->told = true;
+		text_line(stderr, "cartonctl: %s: downloading all of it%s%s", opening->label,
+			  total ? ": " : "", total ? format_size(total, size) : "");
+	}
+}
+
 void ctl_log_source(struct ctl_log *log, const char *source, bool opening)
 {
 	pthread_mutex_lock(&log->lock);

@@ -249,9 +249,12 @@ static int open_carton(struct session *s, struct sandbox_helper *helper)
 	v->carton.damaged_ctx = &s->mount;
 	if (v->nochunks && v->verify == VERIFY_OPEN)
 		carton_log(CARTON_LOG_INFO, NULL, "chunks=off is an old name of verify=open");
+	v->carton.progress = progress_show;
+	v->carton.progress_ctx = (void *)"download";
 	s->report.opening = true;
 	r = carton_open(s->keep.source >= 0 ? passed : s->options->source, &v->carton,
 			&s->mount.carton);
+	progress_end();
 	report_opened(&s->report, r == 0);
 	if (r == 0 && !v->nosandbox)
 		r = sandbox_opened(carton_fetches(s->mount.carton));

@@ -316,6 +316,19 @@ def test_what_an_open_waits_for(fault, cache):
     assert p.returncode == 0 and not p.stderr
 
 
+def test_bar_of_an_open(fault, cache):
+    """A carton that is downloaded as a whole: a bar at a terminal, one line where there is none."""
+    c = sample()
+    c.add('model/large', rng_bytes(4 * MIB))
+    c.write(os.path.join(fault.root, 'm.carton'))
+    size = os.path.getsize(os.path.join(fault.root, 'm.carton')) / MIB
+    shown = plain(terminal(80, 'hash', cache.flag, fault.url('m', file='m.carton', norange=1, rate=MIB)))
+    assert re.search(rf'download .* \d+%  [\d.]+ [KM]iB/{size:.1f} MiB ', shown), shown
+    p = ctl('hash', cache.flag, fault.url('n', file='m.carton', norange=1, rate=MIB))
+    assert p.returncode == 0 and len(p.stderr.splitlines()) == 1, p.stderr
+    assert re.fullmatch(rf'cartonctl: http://.*: downloading all of it: {size:.1f} MiB\n', p.stderr), p.stderr
+
+
 def test_verify_offline(nginx, cache):
     """It uses what the cache has, as `extract` does: a file that was not fetched cannot be checked."""
     c = sample()
