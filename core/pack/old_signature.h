@@ -18,8 +18,8 @@
 int old_signature_beside(const struct newfile *out, struct manifest *m, struct budget *budget);
 
 /*
- * Renames it to NAME.sig.old, in place of an earlier one, so that no reader judges the new carton by
- * it, and says so. `found`: of old_signature_beside(), not 0; one that cannot be read stays.
+ * Renames it to NAME.sig.old, in place of an earlier one, so that no reader judges the new carton
+ * by it, and says so. `found`: of old_signature_beside(), not 0; one that cannot be read stays.
  */
 void old_signature_set_aside(const struct newfile *out, int found);
 
