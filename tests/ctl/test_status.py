@@ -389,7 +389,7 @@ def test_watch_of_a_stopped_daemon(stopped):
             seen += NO_ANSWER in line
             if seen == 2:
                 resume(m)
-            if 'verified' in line or 'unread' in line:
+            if 'verified' in line or 'to verify' in line:
                 break
         assert seen >= 2
         p.terminate()
