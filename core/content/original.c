@@ -99,7 +99,7 @@ static bool original_by_seal(struct fill *f)
 
 static void place_done(struct fill *f, int result);
 
-/* Is it decoded into the cache, where a seal spares later mounts the decoding and the hash? */
+/* Does a decoded copy go to the cache? Its seal spares later mounts the decoding and the hash. */
 static bool is_sealed_copy(const struct object *o, const struct entry *e)
 {
 	const struct object_options *options = &o->store->options;

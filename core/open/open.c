@@ -29,7 +29,7 @@ static int open_cache(struct carton *c, const struct carton_options *options, bo
 		cache_close(c->cache);
 		c->cache = NULL;
 	}
-	/* the cache has said whose directory it is */
+	/* cache_open() has logged why */
 	if (r == -EPERM && options->cache_dir)
 		return r;
 	if (r < 0 && options->cache_dir)

@@ -11,7 +11,7 @@
 #include "sign/check.h"
 #include "sign/sign.h"
 
-/* 1: it does not list what `m` has; 0: it does; or -errno: nobody knows. */
+/* 1: the signature does not list what `m` has; 0: it does; -errno: it cannot be read. */
 static int lists_others(int fd, uint64_t size, struct manifest *m, struct budget *budget)
 {
 	struct buf text = buf_init(MAX_SIGNATURE);

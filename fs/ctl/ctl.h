@@ -29,7 +29,7 @@ struct args {
 /* The output of log messages: stderr or, for the problems that verify finds, stdout. */
 struct ctl_log {
 	pthread_mutex_t lock;	  /* guards problems, source, opening and the output */
-	size_t problems;	  /* errors and warnings so far; of verify no failed attempts */
+	size_t problems;	  /* errors and warnings; verify leaves out failed attempts */
 	bool collect;		  /* print them as problems, */
 	struct json_writer *json; /* as JSON objects; NULL: as text */
 	const char *source;	  /* the subject of messages without one; or NULL */

@@ -58,7 +58,7 @@ void ctl_on_log(void *ctx, enum carton_log_level level, const char *subject, con
 	const char *source = NULL;
 	/* what a user at a terminal waits for */
 	bool info = level == CARTON_LOG_INFO && log->opening && isatty(STDERR_FILENO);
-	/* verify finds what none of them has brought, and that is a problem */
+	/* a failed attempt: where none succeeds, verify reports the file itself */
 	bool problem = level <= CARTON_LOG_WARNING && !(log->collect && carton_log_is_attempt());
 
 	if (level > CARTON_LOG_NOTICE && !info)
