@@ -289,7 +289,7 @@ static void put_mount(const struct view *v, const char *mountpoint, const char *
 	put_process(v, json);
 	put_state(json, "verified", "verified");
 	put_state(json, "corrupt", "corrupt");
-	put_state(json, "unread", "to verify");
+	put_state(json, "to verify", "unread");
 	put_linked(v, json);
 	put_remote(v, json);
 	put_passthrough(v, json);

@@ -75,6 +75,15 @@ def test_counts(mount, work, who):
         assert status(m)['unread_files'] == 0
 
 
+def test_screen_names_each_state(mount, sample_carton):
+    """A file that was not read is still to verify; the numbers are those of status.json."""
+    with mount(sample_carton[0]) as m:
+        m.read('model/weights.bin')
+        text, want = ctl('status', m.path).stdout, status(m)
+        for label, state in ('verified', 'verified'), ('to verify', 'unread'):
+            assert int(re.search(rf'^ +{label} +(\d+) files? ', text, re.M)[1]) == want[f'{state}_files'] > 0
+
+
 def test_metrics_are_the_same_numbers(mount, work):
     with mount(sample().write(work / 'a"b\\c.carton')) as m:
         m.read('model/weights.bin')
