@@ -647,11 +647,13 @@ class Answer:
             self.conn.sock.sendall(b'0\r\n' + trailers.encode() + b'\r\n')
 
     def send(self, data):
-        if 'chunked' in self.o:
-            self.conn.sock.sendall(b'%x\r\n' % len(data) + data + b'\r\n')
-        else:
-            self.conn.sock.sendall(data)
+        # counted first: a client that has the last byte may ask for the log before this thread goes on
         self.entry['sent'] += len(data)
+        try:
+            self.conn.sock.sendall(b'%x\r\n' % len(data) + data + b'\r\n' if 'chunked' in self.o else data)
+        except BaseException:
+            self.entry['sent'] -= len(data)
+            raise
 
 
 def accept(listener, server, context):

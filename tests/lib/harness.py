@@ -246,9 +246,10 @@ def wait_exit(pid, seconds=EXIT_S):
     """The exit status of a daemon (negative: its signal; None: not our child)."""
     with contextlib.suppress(ProcessLookupError):
         fd = os.pidfd_open(pid)
+        ends = select.poll()                    # select() takes no descriptor over 1023
+        ends.register(fd, select.POLLIN)
         try:
-            eventually(f'process {pid} ends', lambda: select.select([fd], [], [], 0.05)[0],
-                       seconds, lambda: doing(pid))
+            eventually(f'process {pid} ends', lambda: ends.poll(50), seconds, lambda: doing(pid))
         finally:
             os.close(fd)
     try:
