@@ -92,7 +92,7 @@ int cache_drop(struct cache *c, const uint8_t sha256[32], int fd)
 	if (fstatat(c->objects, name, &now, AT_SYMLINK_NOFOLLOW) == 0 && now.st_ino == bad.st_ino &&
 	    unlinkat(c->objects, name, 0) < 0)
 		r = -errno;
-	cache_lock_release(c, &lock);
+	cache_lock_release(&lock);
 	return r;
 }
 

@@ -4,11 +4,11 @@
  * all processes of a user. It knows nothing of cartons, http or FUSE, and it computes no hash.
  *
  *	DIR/v1/CACHEDIR.TAG		so that backups leave it out
+ *	DIR/v1/lock			two bytes of it are the lock of an object, for the
+ *					process that fills it, or those who fill it together
  *	DIR/v1/objects/ab/<hex>		published objects, mode 0400; mtime is the last use
- *	DIR/v1/partial/<hex>		bytes of an object that is being filled, or was
- *	DIR/v1/partial/<hex>.v		how many of them count, and of which version
- *	DIR/v1/locks/<hex>		the lock of the process that fills it, or of those
- *					who fill it together
+ *	DIR/v1/partials/<hex>		bytes of an object that is being filled, or was
+ *	DIR/v1/partials/<hex>.v		how many of them count, and of which version
  *	DIR/v1/notes/<hex>		small texts
  *	DIR/v1/seals/<hex>		tags of an object, wherever its bytes are
  *	DIR/v1/seals/secret		the key of all seals, mode 0600
@@ -24,8 +24,8 @@
  * Locks. Each descriptor of an object holds a shared flock(2) on it, taken by cache_lookup() and
  * cache_fill_publish(); the flock lives as long as the descriptor (or a dup of it), in whatever
  * process. gc takes the exclusive flock before it removes an object, without waiting, and leaves
- * the objects that it cannot lock. Filling, dropping and removing an object also take its lock
- * file; processes that fill one sparse partial share that lock (cache_join()). Every lock is a try:
+ * the objects that it cannot lock. Filling, dropping and removing an object also take its bytes of
+ * the lock file; processes that fill one sparse partial share them (cache_join()). Every lock is a try:
  * no call of this module waits, but for cache_wait(). Locks vanish with their process, so a kill -9
  * at any point leaves at worst a partial, which the next one adopts.
  *

@@ -45,11 +45,16 @@ static int remove_any(int dir, const char *name, unsigned depth)
 	return unlinkat(dir, name, 0) < 0 ? -errno : 0;
 }
 
+int cache_remove_any(int dir, const char *name)
+{
+	return remove_any(dir, name, MAX_DEPTH);
+}
+
 /* Returns how many were removed: 0 or 1. */
 static size_t remove_foreign(int dir, const char *name, const char *where)
 {
 	char subject[300];
-	int r = remove_any(dir, name, MAX_DEPTH);
+	int r = cache_remove_any(dir, name);
 
 	if (r == -ENOENT)
 		return 0;
@@ -113,8 +118,9 @@ size_t cache_clean(struct cache *c)
 	size_t n = 0;
 	DIR *dir;
 
-	n += clean_dir(c->partial, "partial", "", NAMES_SIDECAR);
-	n += clean_dir(c->locks, "locks", "", NAMES_HEX);
+	n += clean_dir(c->partial, "partials", "", NAMES_SIDECAR);
+	if (!is_kind(c->v1, LOCK_FILE, S_IFREG))
+		n += remove_foreign(c->v1, LOCK_FILE, "v1");
 	n += clean_dir(c->notes, "notes", "", NAMES_HEX);
 	n += clean_dir(c->seals, "seals", "", NAMES_SEAL);
 	n += clean_dir(c->tmp, "tmp", "", NAMES_ANY);

@@ -18,9 +18,10 @@ struct cache_fill {
 	struct cache *cache;
 	struct cache_lock lock;
 	uint8_t sha256[32];
-	uint64_t shared;  /* with others, of that size; 0: with nobody */
-	int fd;		  /* the partial, O_RDWR */
-	uint64_t counted; /* bytes of the partial that are in cache->used */
+	char name[HEX_SIZE]; /* of the partial */
+	uint64_t shared;     /* with others, of that size; 0: with nobody */
+	int fd;		     /* the partial, O_RDWR */
+	uint64_t counted;    /* bytes of the partial that are in cache->used */
 	struct sidecar sidecar;
 };
 
@@ -29,17 +30,17 @@ struct cache_fill {
 static int partial_open(struct cache_fill *f)
 {
 	int dir = f->cache->partial, fd;
-	int r = cache_open_file(dir, f->lock.name, O_RDWR | O_CREAT, &f->fd);
+	int r = cache_open_file(dir, f->name, O_RDWR | O_CREAT, &f->fd);
 
 	if (r != -EACCES)
 		return r;
 	/* Its writer died while publishing, between chmod and rename. */
-	r = cache_open_file(dir, f->lock.name, O_RDONLY, &fd);
+	r = cache_open_file(dir, f->name, O_RDONLY, &fd);
 	if (r < 0)
 		return r;
 	r = fchmod(fd, 0600) < 0 ? -EACCES : 0;
 	fd_close(fd);
-	return r < 0 ? r : cache_open_file(dir, f->lock.name, O_RDWR, &f->fd);
+	return r < 0 ? r : cache_open_file(dir, f->name, O_RDWR, &f->fd);
 }
 
 /* Takes over the valid part of an earlier partial file, and cuts off the rest. */
@@ -142,7 +143,7 @@ static int begin_once(struct cache *c, struct cache_fill *f)
 		return 0;
 	fd_close(f->fd);
 	sidecar_close(&f->sidecar);
-	cache_lock_release(c, &f->lock);
+	cache_lock_release(&f->lock);
 	return r;
 }
 
@@ -157,6 +158,7 @@ static int begin(struct cache *c, const uint8_t sha256[32], uint64_t shared,
 	f->cache = c;
 	f->shared = shared;
 	memcpy(f->sha256, sha256, 32);
+	hex_encode(sha256, 32, f->name);
 	r = begin_once(c, f);
 	if ((r == -ENOSPC || r == -EDQUOT) && cache_evict(c, SMALL_ROOM) == 0)
 		r = begin_once(c, f);
@@ -268,7 +270,7 @@ static void fill_free(struct cache_fill *f)
 {
 	fd_close(f->fd);
 	sidecar_close(&f->sidecar);
-	cache_lock_release(f->cache, &f->lock);
+	cache_lock_release(&f->lock);
 	free(f);
 }
 
@@ -278,7 +280,7 @@ static int open_locked(struct cache_fill *f, int *ret_fd)
 	struct stat ours, opened;
 	int fd, r;
 
-	r = cache_open_file(f->cache->partial, f->lock.name, O_RDONLY | O_NOATIME, &fd);
+	r = cache_open_file(f->cache->partial, f->name, O_RDONLY | O_NOATIME, &fd);
 	if (r < 0)
 		return r;
 	if (flock(fd, LOCK_SH | LOCK_NB) == 0 && fstat(fd, &opened) == 0 &&
@@ -316,7 +318,7 @@ static int publish(struct cache_fill *f, const uint8_t *sha256, uint64_t size, i
 	if (r < 0)
 		return r;
 	cache_object_name(sha256, object);
-	if (fchmod(f->fd, 0400) < 0 || renameat(c->partial, f->lock.name, c->objects, object) < 0) {
+	if (fchmod(f->fd, 0400) < 0 || renameat(c->partial, f->name, c->objects, object) < 0) {
 		r = -errno;
 		fchmod(f->fd, 0600);
 		fd_close(fd);
@@ -348,7 +350,7 @@ static void unname(struct cache_fill *f)
 	struct stat ours, named;
 
 	if (cache_lock_name(&f->lock, true) == 0 && fstat(f->fd, &ours) == 0 &&
-	    fstatat(f->cache->partial, f->lock.name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+	    fstatat(f->cache->partial, f->name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
 	    ours.st_ino == named.st_ino && ours.st_dev == named.st_dev)
 		cache_remove_partial(f->cache, f->sha256);
 }
@@ -372,7 +374,7 @@ void cache_fill_abort(struct cache_fill *f, bool keep_partial)
 	}
 	if (!keep_partial) {
 		sidecar_remove(f->cache, f->sha256, &f->sidecar);
-		unlinkat(f->cache->partial, f->lock.name, 0);
+		unlinkat(f->cache->partial, f->name, 0);
 	}
 	fill_free(f);
 }

@@ -185,7 +185,7 @@ static bool item_remove(struct cache *c, const struct item *item, bool probe)
 	}
 	fd_close(fd);
 	if (r == 0)
-		cache_lock_release(c, &lock);
+		cache_lock_release(&lock);
 	return done;
 }
 

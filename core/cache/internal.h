@@ -33,14 +33,16 @@
 #define OBJECT_NAME_SIZE 68  /* "ab/<hex>" */
 #define SIDECAR_NAME_SIZE 67 /* "<hex>.v" */
 #define SIDECAR_SUFFIX ".v"
+#define LOCK_FILE "lock" /* in v1/ */
 
 #define OPEN_FLAGS (O_CLOEXEC | O_NOFOLLOW)
 
 struct cache {
 	/* Set by cache_find() and cache_start(), then constant. */
-	int top, v1; /* the directory, and v1/; -1 after cache_start() */
-	int objects, partial, locks, notes, seals, tmp; /* the directories of v1/ */
-	char *path;					/* of v1/, absolute */
+	int top;				 /* the directory; -1 after cache_start() */
+	int v1;					 /* v1/ */
+	int objects, partial, notes, seals, tmp; /* the directories of v1/ */
+	char *path;				 /* of v1/, absolute */
 	uint64_t limit;
 	atomic_bool failed; /* to be filled, which was logged */
 	bool has_secret;    /* false: no seals */
@@ -53,10 +55,10 @@ struct cache {
 	uint64_t reserved;  /* of these, since then */
 };
 
-/* An open file description of a process holds the lock; the last release removes the file. */
+/* Bytes of LOCK_FILE from `at` on are locked by the open file description of `fd`. */
 struct cache_lock {
 	int fd;
-	char name[HEX_SIZE];
+	off_t at;
 };
 
 /*
@@ -87,7 +89,7 @@ static inline bool cache_name_decode(const char *name, size_t n, uint8_t *ret_da
 
 /* Takes the lock of an object: 0, -EAGAIN when another thread or process has it, or -errno. */
 int cache_lock_try(struct cache *c, const uint8_t sha256[32], struct cache_lock *ret_lock);
-void cache_lock_release(struct cache *c, struct cache_lock *lock);
+void cache_lock_release(struct cache_lock *lock);
 
 /* The same beside others who share it: -EAGAIN when somebody has it alone. */
 int cache_lock_share(struct cache *c, const uint8_t sha256[32], struct cache_lock *ret_lock);
@@ -95,8 +97,8 @@ int cache_lock_share(struct cache *c, const uint8_t sha256[32], struct cache_loc
 /* Only one of those who share it gives names to files, or takes them away: 0, -EAGAIN, -errno. */
 int cache_lock_name(const struct cache_lock *lock, bool on);
 
-/* 1 when anyone holds the lock of that name (in hex), else 0, or -errno. Takes no lock. */
-int cache_lock_is_held(struct cache *c, const char *name);
+/* 1 when anyone holds the lock of an object, else 0, or -errno. Takes no lock. */
+int cache_lock_is_held(struct cache *c, const uint8_t sha256[32]);
 
 /* Was the object marked as damaged? The mark is on the inode, so no newer file gets it. */
 static inline bool cache_is_damaged(mode_t mode)
@@ -171,8 +173,14 @@ int sidecar_remove(struct cache *c, const uint8_t sha256[32], struct sidecar *s)
 
 void sidecar_close(struct sidecar *s);
 
-/* Removes the files that dead processes left in partial/, locks/ and tmp/. Best effort. */
+/* Removes the files that dead processes left in partials/ and tmp/, and what an older version left. */
 void cache_sweep(struct cache *c);
+
+/*
+ * Removes a file, or a directory with what is in it, and follows no symlink. 0; -ELOOP: it is too
+ * deep; -errno.
+ */
+int cache_remove_any(int dir, const char *name);
 
 /* Removes a partial and its sidecar; their lock is held. */
 void cache_remove_partial(struct cache *c, const uint8_t sha256[32]);

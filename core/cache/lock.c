@@ -1,56 +1,52 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The lock of an object, for the process that fills, drops or removes it; or for all that fill a
- * sparse partial together. These share the first byte of the lock file, and the one of them that
- * makes, names or unnames the partial has the second. Who has it alone has all bytes.
+ * sparse partial together. It is two bytes of LOCK_FILE. Those who share it have the first, and the
+ * one of them that makes, names or unnames the partial has the second. Who has it alone has both.
+ *
+ * No call removes the file: to make and unlink a file for each object costs more than all else that
+ * a small object takes, because ext4 does not use an inode again that was freed a moment ago.
  */
 #include <unistd.h>
 
 #include "cache/internal.h"
 
-#define LOCK_TRIES 100 /* the lock file may be removed between open and lock */
+#define LOCK_BYTES 2
 
-/* Does the name still lead to the inode that was locked? Else the lock guards nothing. */
-static bool lock_is_current(struct cache *c, const struct cache_lock *lock)
+/*
+ * Two objects may have the same two bytes, if somebody makes up hashes for that: one of them is then
+ * filled after the other, or without the cache.
+ */
+static off_t lock_at(const uint8_t sha256[32])
 {
-	struct stat ours, named;
-
-	return fstat(lock->fd, &ours) == 0 &&
-	       fstatat(c->locks, lock->name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
-	       ours.st_ino == named.st_ino && ours.st_dev == named.st_dev;
+	return (off_t)(get_le64(sha256) >> 2 & ~(uint64_t)1);
 }
 
-static int set(int fd, short type, off_t start, off_t n)
+static int set(const struct cache_lock *lock, short type, int first, int n)
 {
-	struct flock fl = { .l_type = type, .l_whence = SEEK_SET, .l_start = start, .l_len = n };
+	struct flock fl = {
+		.l_type = type, .l_whence = SEEK_SET, .l_start = lock->at + first, .l_len = n
+	};
 
-	if (fcntl(fd, F_OFD_SETLK, &fl) == 0)
+	if (fcntl(lock->fd, F_OFD_SETLK, &fl) == 0)
 		return 0;
 	return errno == EACCES ? -EAGAIN : -errno;
 }
 
+/* Each lock has a description of its own: the kernel lets two locks of one description overlap. */
 static int take(struct cache *c, const uint8_t sha256[32], bool share, struct cache_lock *ret_lock)
 {
-	struct cache_lock lock;
+	struct cache_lock lock = { .at = lock_at(sha256) };
+	int r = cache_open_file(c->v1, LOCK_FILE, O_RDWR | O_CREAT, &lock.fd);
 
-	hex_encode(sha256, 32, lock.name);
-	for (int i = 0; i < LOCK_TRIES; i++) {
-		int r = cache_open_file(c->locks, lock.name, O_RDWR | O_CREAT, &lock.fd);
-
-		if (r < 0)
-			return r;
-		r = set(lock.fd, share ? F_RDLCK : F_WRLCK, 0, share);
-		if (r < 0) {
-			fd_close(lock.fd);
-			return r;
-		}
-		if (lock_is_current(c, &lock)) {
-			*ret_lock = lock;
-			return 0;
-		}
+	if (r < 0)
+		return r;
+	r = share ? set(&lock, F_RDLCK, 0, 1) : set(&lock, F_WRLCK, 0, LOCK_BYTES);
+	if (r < 0)
 		fd_close(lock.fd);
-	}
-	return -EAGAIN;
+	else
+		*ret_lock = lock;
+	return r;
 }
 
 int cache_lock_try(struct cache *c, const uint8_t sha256[32], struct cache_lock *ret_lock)
@@ -65,27 +61,24 @@ int cache_lock_share(struct cache *c, const uint8_t sha256[32], struct cache_loc
 
 int cache_lock_name(const struct cache_lock *lock, bool on)
 {
-	return set(lock->fd, on ? F_WRLCK : F_UNLCK, 1, 1);
+	return set(lock, on ? F_WRLCK : F_UNLCK, 1, 1);
 }
 
-void cache_lock_release(struct cache *c, struct cache_lock *lock)
+void cache_lock_release(struct cache_lock *lock)
 {
-	/*
-	 * The file is removed while locked by nobody else: a process that opened it before finds in
-	 * lock_is_current() that it is stale.
-	 */
-	if (set(lock->fd, F_WRLCK, 0, 0) == 0)
-		unlinkat(c->locks, lock->name, 0);
 	/* A forked child may have the same description open: closing would not unlock. */
-	set(lock->fd, F_UNLCK, 0, 0);
+	set(lock, F_UNLCK, 0, LOCK_BYTES);
 	fd_close(lock->fd);
 	lock->fd = -1;
 }
 
-int cache_lock_is_held(struct cache *c, const char *name)
+int cache_lock_is_held(struct cache *c, const uint8_t sha256[32])
 {
-	struct flock fl = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
-	int fd, r = cache_open_file(c->locks, name, O_RDWR, &fd);
+	struct flock fl = { .l_type = F_WRLCK,
+			    .l_whence = SEEK_SET,
+			    .l_start = lock_at(sha256),
+			    .l_len = LOCK_BYTES };
+	int fd, r = cache_open_file(c->v1, LOCK_FILE, O_RDWR, &fd);
 
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
@@ -110,7 +103,7 @@ int cache_is_filling(struct cache *c, const uint8_t sha256[32], uint64_t *ret_fi
 
 	hex_encode(sha256, 32, name);
 	*ret_filled = filled(c, name);
-	return cache_lock_is_held(c, name);
+	return cache_lock_is_held(c, sha256);
 }
 
 int cache_wait(struct cache *c, const uint8_t sha256[32], int timeout_ms, struct cancel *cancel)

@@ -156,9 +156,11 @@ static int open_layout(struct cache *c)
 	const struct {
 		const char *name;
 		int *ret_fd;
-	} subdirs[] = { { "objects", &c->objects }, { "partial", &c->partial },
-			{ "locks", &c->locks },	    { "notes", &c->notes },
-			{ "seals", &c->seals },	    { "tmp", &c->tmp } };
+	} subdirs[] = { { "objects", &c->objects },
+			{ "partials", &c->partial },
+			{ "notes", &c->notes },
+			{ "seals", &c->seals },
+			{ "tmp", &c->tmp } };
 	int r;
 
 	/*
@@ -212,7 +214,7 @@ int cache_find(const char *dir, struct cache **ret_cache)
 		free(path);
 		return -ENOMEM;
 	}
-	c->objects = c->partial = c->locks = c->notes = c->seals = c->tmp = -1;
+	c->objects = c->partial = c->notes = c->seals = c->tmp = -1;
 	c->top = c->v1 = -1;
 	pthread_mutex_init(&c->space_lock, NULL);
 	r = open_top(path, &c->top);
@@ -245,8 +247,7 @@ int cache_start(struct cache *c, uint64_t size_limit)
 	if (r < 0)
 		return r;
 	fd_close(c->top);
-	fd_close(c->v1);
-	c->top = c->v1 = -1;
+	c->top = -1;
 	cache_open_secret(c);
 	cache_sweep(c);
 	return 0;
@@ -278,7 +279,6 @@ void cache_close(struct cache *c)
 		return;
 	fd_close(c->objects);
 	fd_close(c->partial);
-	fd_close(c->locks);
 	fd_close(c->notes);
 	fd_close(c->seals);
 	fd_close(c->tmp);

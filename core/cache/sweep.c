@@ -15,15 +15,6 @@ void cache_remove_partial(struct cache *c, const uint8_t sha256[32])
 	unlinkat(c->partial, name, 0);
 }
 
-static void sweep_lock(struct cache *c, char *name)
-{
-	struct cache_lock lock;
-	uint8_t sha256[32];
-
-	if (cache_name_decode(name, 32, sha256) && cache_lock_try(c, sha256, &lock) == 0)
-		cache_lock_release(c, &lock); /* removes its file */
-}
-
 static bool older_than(int fd, const char *name, int64_t age_s)
 {
 	struct timespec now;
@@ -76,7 +67,7 @@ static void sweep_partial(struct cache *c, char *name)
 		cache_remove_partial(c, sha256);
 	else
 		give_back(c, name);
-	cache_lock_release(c, &lock);
+	cache_lock_release(&lock);
 }
 
 /* A note belongs to no object, so it goes once nobody has read or written it for a long time. */
@@ -101,6 +92,16 @@ static void sweep_tmp(struct cache *c, char *name)
 	fd_close(fd);
 }
 
+/* Version 0.1.0 filled objects in these, with locks of its own: mounts of it may still run. */
+static void sweep_old(struct cache *c)
+{
+	static const char *const old[] = { "partial", "locks" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(old); i++)
+		if (older_than(c->v1, old[i], CACHE_PARTIAL_MAX_AGE_S))
+			cache_remove_any(c->v1, old[i]);
+}
+
 static void sweep(struct cache *c, int fd, void (*fn)(struct cache *c, char *name))
 {
 	struct dirent *de;
@@ -116,8 +117,8 @@ static void sweep(struct cache *c, int fd, void (*fn)(struct cache *c, char *nam
 
 void cache_sweep(struct cache *c)
 {
-	sweep(c, c->locks, sweep_lock);
 	sweep(c, c->partial, sweep_partial);
 	sweep(c, c->notes, sweep_note);
 	sweep(c, c->tmp, sweep_tmp);
+	sweep_old(c);
 }

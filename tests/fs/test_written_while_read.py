@@ -298,7 +298,7 @@ class Intake:
     def target(self, cache, path):
         """What is written to is the copy that the cache gets."""
         data = self.data[path]
-        return Target(data, cache.path / 'v1/partial' / digest(data))
+        return Target(data, cache.path / 'v1/partials' / digest(data))
 
 
 class FetchedWhole(Intake):
@@ -314,7 +314,7 @@ class FetchedByChunks(Intake):
 
     def target(self, cache, path):
         data = self.data[path]
-        return Target(data, cache.path / 'v1/partial' / chunkindex.partial_name(data))
+        return Target(data, cache.path / 'v1/partials' / chunkindex.partial_name(data))
 
 
 class Resumed(FetchedWhole):
@@ -324,7 +324,7 @@ class Resumed(FetchedWhole):
         for path, data in self.data.items():
             url = self.nginx.url(f'tampered/{path}')
             etag = urllib.request.urlopen(url).headers['ETag']
-            validator, name = f'{etag} {url}'.encode(), cache.path / 'v1/partial' / digest(data)
+            validator, name = f'{etag} {url}'.encode(), cache.path / 'v1/partials' / digest(data)
             name.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             half = len(data) // 2
             name.write_bytes(data[:half])

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any file of any kind in the places of a cache: notes, locks, partials, sidecars, seals, their
+ * Any file of any kind in the places of a cache: notes, the lock file, partials, sidecars, seals, their
  * key, objects. Nothing waits for a FIFO or follows a symlink, what lies outside stays as it is, a
  * kept download has the bytes that its note names, and a gc makes all of it usable again.
  *
@@ -67,7 +67,8 @@ static int find(enum place place, char ret_name[SIDECAR_NAME_SIZE + 1])
 	case OTHER_NOTE:
 		return cache->notes;
 	case LOCK:
-		return cache->locks;
+		strcpy(ret_name, LOCK_FILE);
+		return cache->v1;
 	case PARTIAL:
 		return cache->partial;
 	case SIDECAR:

@@ -359,7 +359,7 @@ class Cache:
     def partials(self):
         """{name: noted length} of partial entries that have a validator."""
         out = {}
-        for p in self.path.glob('v1/partial/*.v'):
+        for p in self.path.glob('v1/partials/*.v'):
             with contextlib.suppress(OSError):
                 out[p.stem] = struct.unpack('<Q', p.read_bytes()[8:16])[0]
         return out

@@ -73,7 +73,7 @@ HOW = pytest.mark.parametrize('how', ['plain', 'chunked', 'gzip', 'announced', '
 def nothing_left(cache):
     """No partial file, and nothing else that is as long as the bound."""
     left = {p.name: p.stat().st_size for p in cache.path.rglob('*') if p.is_file() and 'seals' not in p.parts}
-    assert not list(cache.path.glob('v1/partial/*')), left
+    assert not list(cache.path.glob('v1/partials/*')), left
     assert sum(left.values()) < BOUND, left
 
 
@@ -254,5 +254,5 @@ def test_bodies_that_nobody_wants(work, mount_fg, cache):
         with mount_fg(c.write(work / 'm.carton'), *PRIVATE, *LIMIT, *cache.options) as m:
             assert os.stat(m / 'model/head').st_size == len(data['head'])
             assert [name for name, d in data.items() if m.read(f'model/{name}') != d] == [], m.log()
-            assert not list(cache.path.glob('v1/partial/*'))
+            assert not list(cache.path.glob('v1/partials/*'))
     assert raw.sent < SPARE

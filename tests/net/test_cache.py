@@ -253,11 +253,11 @@ def test_resumed_against_the_odds(work, fault, cache, kind):
     eventually('a part is noted', lambda: max(cache.partials().values(), default=0) >= 4 * MIB, 30)
     p.kill()
     p.wait()
-    part, = [p for p in cache.path.glob('v1/partial/*') if p.suffix != '.v']
+    part, = [p for p in cache.path.glob('v1/partials/*') if p.suffix != '.v']
     if kind == 'etag':
         os.utime(path, (1, 1))
     elif kind == 'no ranges':
-        side, = cache.path.glob('v1/partial/*.v')
+        side, = cache.path.glob('v1/partials/*.v')
         side.write_bytes(side.read_bytes()[:8] + (99 * MIB).to_bytes(8, 'little') +
                          side.read_bytes()[16:])
     else:
@@ -279,7 +279,7 @@ def test_resumed_entry_of_a_remote_carton(work, fault, cache, at):
     eventually('a part is noted', lambda: max(cache.partials().values(), default=0) >= 4 * MIB, 30)
     p.kill()
     p.wait()
-    part, = [p for p in cache.path.glob('v1/partial/*') if p.suffix != '.v']
+    part, = [p for p in cache.path.glob('v1/partials/*') if p.suffix != '.v']
     with open(part, 'r+b') as f:
         f.seek(at)
         f.write(b'damaged')
@@ -621,8 +621,8 @@ def test_cache_that_goes_away(work, mount_fg, fault, cache, how):
         if how == 'removed':
             shutil.rmtree(cache.path)
         else:
-            shutil.rmtree(cache.path / 'v1/locks')
-            (cache.path / 'v1/locks').write_text('')
+            (cache.path / 'v1/lock').unlink(missing_ok=True)
+            (cache.path / 'v1/lock').mkdir()
         assert m.read('model/p') == packed and m.read('model/x') == linked
         assert len(lines_of(m.log(), 'the cache cannot be used')) == 1, m.log()
     shutil.rmtree(cache.path, ignore_errors=True)

@@ -47,12 +47,12 @@ def interrupted(source, cache, sig=signal.SIGKILL, options=()):
     assert p.wait() == -sig
     (name, noted), = [(n, v) for n, v in cache.partials().items() if v]
     assert noted < SIZE and name != digest(DATA)
-    return noted, cache.path / 'v1/partial' / name
+    return noted, cache.path / 'v1/partials' / name
 
 
 def all_there(cache):
     assert harness.sha_file(cache.objects()[digest(DATA)]) == digest(DATA)
-    assert cache.partials() == {} and not list(cache.path.glob('v1/partial/*'))
+    assert cache.partials() == {} and not list(cache.path.glob('v1/partials/*'))
     cache.check()
 
 
@@ -105,7 +105,7 @@ def test_part_is_tampered_with_while_it_comes(fault, cache):
                          stderr=subprocess.PIPE, text=True, env=harness.environment())
     eventually('a part is noted', lambda: max(cache.partials().values(), default=0) >= 6 * MIB, 30)
     name, = (n for n, v in cache.partials().items() if v)
-    with open(cache.path / 'v1/partial' / name, 'r+b') as f:
+    with open(cache.path / 'v1/partials' / name, 'r+b') as f:
         f.seek(MIB)
         f.write(b'damaged')
     assert lines_of(p.communicate()[1], 'fetched again') and p.returncode == 0

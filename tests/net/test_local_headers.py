@@ -92,7 +92,7 @@ def test_differs(nginx, mount_fg, cache, wrong):
             assert m.read('misc/before') == b'b'
         # a later mount would find data by its hash
         assert c.hashes()[NAME] not in cache.objects()
-        assert sum(p.stat().st_blocks * 512 for p in (cache.path / 'v1/partial').iterdir()) < CHUNK
+        assert sum(p.stat().st_blocks * 512 for p in (cache.path / 'v1/partials').iterdir()) < CHUNK
 
 
 def test_differs_when_resumed(fault, mount_fg, cache):

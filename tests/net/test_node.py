@@ -68,7 +68,7 @@ def at_once(fn, items):
 
 def partial(cache):
     """The file of chunks, once there is one."""
-    [path] = [p for p in (cache.path / 'v1/partial').iterdir() if p.suffix != '.v']
+    [path] = [p for p in (cache.path / 'v1/partials').iterdir() if p.suffix != '.v']
     return path
 
 
@@ -188,7 +188,7 @@ def test_six_kills(own, work, mounts, cache):
         reads = [pool.submit(m.read, NAME) for m in them]
         for i, m in enumerate(them[:6], 1):
             def has_come(part=i * SIZE // 8):
-                return sum(p.stat().st_blocks * 512 for p in (cache.path / 'v1/partial').iterdir()) >= part
+                return sum(p.stat().st_blocks * 512 for p in (cache.path / 'v1/partials').iterdir()) >= part
             eventually('some of it has come', has_come)
             kill(m)
         assert reads[6].result() == LARGE
@@ -348,8 +348,8 @@ def test_lock_without_end(served, mounts, cache):
     name = partial(cache).name
     m.process.send_signal(signal.SIGTERM)
     m.wait_end()
-    (cache.path / 'v1/locks' / name).touch()
-    with locked(cache.path / 'v1/locks' / name):
+    at = int.from_bytes(bytes.fromhex(name)[:8], 'little') >> 2 & ~1     # its two bytes of the lock file
+    with locked(cache.path / 'v1/lock', at, 2):
         [m] = mounts(1, served)
         assert m.read(NAME) == LARGE
     [m] = mounts(1, served)

@@ -49,7 +49,7 @@ def sent(nginx):
 
 def partials(cache):
     """The files of chunks that are not complete."""
-    return [p for p in (cache.path / 'v1/partial').iterdir() if p.stat().st_size == len(LARGE)]
+    return [p for p in (cache.path / 'v1/partials').iterdir() if p.stat().st_size == len(LARGE)]
 
 
 def chunk_at(i):
@@ -172,7 +172,7 @@ def test_killed_while_it_is_completed(remote, mount_fg, mount, cache):
 
 def used(cache):
     """Bytes of disk of what has a name there."""
-    return sum(p.stat().st_blocks * 512 for d in ('partial', 'objects')
+    return sum(p.stat().st_blocks * 512 for d in ('partials', 'objects')
                for p in (cache.path / 'v1' / d).rglob('*') if p.is_file())
 
 

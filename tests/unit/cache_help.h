@@ -213,6 +213,27 @@ static inline int entries(const struct env *e, const char *sub)
 	return walk(path, false);
 }
 
+/* Does anyone hold bytes of the lock file? It stays empty. */
+static inline int held(const struct env *e)
+{
+	struct flock fl = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+	char path[PATH_MAX];
+	struct stat st;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/v1/lock", e->cache);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	if (fd < 0) {
+		assert_int_equal(errno, ENOENT);
+		return 0;
+	}
+	assert_int_equal(fstat(fd, &st), 0);
+	assert_int_equal(st.st_size, 0);
+	assert_int_equal(fcntl(fd, F_OFD_GETLK, &fl), 0);
+	close(fd);
+	return fl.l_type != F_UNLCK;
+}
+
 static inline void set_mtime(const char *path, int64_t seconds)
 {
 	struct timespec t[2] = { { .tv_sec = seconds }, { .tv_sec = seconds } };

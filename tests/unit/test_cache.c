@@ -28,8 +28,7 @@ static unsigned mode_of(const char *path)
 
 static void test_layout(void **state)
 {
-	static const char *const dirs[] = { "",		 "/v1",	   "/v1/objects", "/v1/partial",
-					    "/v1/locks", "/v1/tmp" };
+	static const char *const dirs[] = { "", "/v1", "/v1/objects", "/v1/partials", "/v1/tmp" };
 	struct env *e = *state;
 	struct cache *c;
 	char path[256], tag[44] = "";
@@ -149,11 +148,11 @@ static void test_no_symlink_inside(void **state)
 	close(fd);
 	cache_close(c);
 
-	snprintf(path, sizeof(path), "%s/v1/locks", e->cache);
-	snprintf(away, sizeof(away), "%s/locks", e->dir);
+	snprintf(path, sizeof(path), "%s/v1/notes", e->cache);
+	snprintf(away, sizeof(away), "%s/notes", e->dir);
 	assert_int_equal(rename(path, away), 0);
 	assert_int_equal(symlink(away, path), 0);
-	assert_refused(e->cache, ENOTDIR, "cannot open locks");
+	assert_refused(e->cache, ENOTDIR, "cannot open notes");
 }
 
 /* ---- filling ---- */
@@ -197,7 +196,7 @@ static void test_publish_and_lookup(void **state)
 	assert_int_equal(cache_path(c, k.sha256, path, sizeof(path)), 0);
 	assert_int_equal(mode_of(path), 0400);
 	assert_int_equal(cache_path(c, k.sha256, path, strlen(path)), -ENAMETOOLONG);
-	assert_int_equal(entries(e, "partial") + entries(e, "locks") + entries(e, "tmp"), 0);
+	assert_int_equal(entries(e, "partials") + held(e) + entries(e, "tmp"), 0);
 
 	/* Empty is an object too. */
 	k = key_of(3);
@@ -236,8 +235,8 @@ static void test_resume(void **state)
 	int fd;
 
 	leave_partial(c, k, "\"etag\" http://x/");
-	assert_int_equal(entries(e, "locks"), 0);
-	assert_int_equal(stat(inside(e, "partial", k, "", path), &st), 0);
+	assert_int_equal(held(e), 0);
+	assert_int_equal(stat(inside(e, "partials", k, "", path), &st), 0);
 	assert_true(st.st_blocks * 512 < 100000); /* what was reserved is given back */
 	f = resume(c, k, &len, validator);
 	assert_int_equal(len, 5000);
@@ -247,7 +246,7 @@ static void test_resume(void **state)
 	assert_int_equal(cache_fill_publish(f, NULL, 9000, &fd), 0);
 	assert_true(bytes_are_right(fd, k, 9000));
 	close(fd);
-	assert_int_equal(entries(e, "partial"), 0);
+	assert_int_equal(entries(e, "partials"), 0);
 
 	/* A validator that changed: restart forgets both bytes and validator. */
 	k = key_of(5);
@@ -272,11 +271,11 @@ static void test_resume(void **state)
 	assert_int_equal(cache_fill_partial(f, &len, validator, sizeof(validator)), 0);
 	assert_int_equal(len, 5000);
 	cache_fill_abort(f, false);
-	assert_int_equal(entries(e, "partial"), 0);
+	assert_int_equal(entries(e, "partials"), 0);
 
 	/* Without a validator nobody can tell what it is a part of. */
 	leave_partial(c, k, NULL);
-	assert_int_equal(entries(e, "partial"), 0);
+	assert_int_equal(entries(e, "partials"), 0);
 	cache_fill_abort(NULL, true);
 	cache_close(c);
 }
@@ -295,14 +294,14 @@ static void test_bad_sidecar(void **state)
 
 	for (int cut = 0; cut <= 28; cut++) {
 		leave_partial(c, k, "12345678");
-		assert_int_equal(truncate(inside(e, "partial", k, ".v", path), cut), 0);
+		assert_int_equal(truncate(inside(e, "partials", k, ".v", path), cut), 0);
 		f = resume(c, k, &len, validator);
 		assert_int_equal(len, cut == 28 ? 5000 : 0);
 		cache_fill_abort(f, false);
 	}
 	for (int at = 0; at < 28; at++) {
 		leave_partial(c, k, "12345678");
-		fd = open(inside(e, "partial", k, ".v", path), O_RDWR);
+		fd = open(inside(e, "partials", k, ".v", path), O_RDWR);
 		assert_int_equal(pwrite_full(fd, "\377", 1, (uint64_t)at), 0);
 		close(fd);
 		f = resume(c, k, &len, validator);
@@ -313,9 +312,9 @@ static void test_bad_sidecar(void **state)
 			assert_int_equal(len, 5000);
 		cache_fill_abort(f, false);
 	}
-	assert_int_equal(unlink(inside(e, "partial", k, ".v", path)), -1);
+	assert_int_equal(unlink(inside(e, "partials", k, ".v", path)), -1);
 	leave_partial(c, k, "x");
-	assert_int_equal(unlink(inside(e, "partial", k, ".v", path)), 0);
+	assert_int_equal(unlink(inside(e, "partials", k, ".v", path)), 0);
 	f = resume(c, k, &len, validator);
 	assert_int_equal(len, 0);
 	cache_fill_abort(f, false);
@@ -479,10 +478,43 @@ static void no_fill(struct cache *c, struct key k)
 		cache_fill_abort(f, true);
 }
 
+/* In place of the lock file: nothing is filled, what is there is found, and gc removes it. */
+static void test_things_in_place_of_the_lock_file(void **state)
+{
+	struct env *e = *state;
+	struct cache *c = open_cache(e, 0);
+	char name[PATH_MAX];
+	struct cache_fill *f;
+	uint64_t filled;
+	int fd;
+
+	snprintf(name, sizeof(name), "%s/v1/lock", e->cache);
+	assert_int_equal(publish(c, key_of(8), 5000), 0);
+	for (enum thing thing = 0; thing < THINGS; thing++) {
+		alarm(60);
+		put_thing(e, name, thing);
+		assert_true(cache_begin(c, key_of(7).sha256, &f) < 0);
+		assert_true(cache_join(c, key_of(7).sha256, 1000, &f) < 0);
+		assert_true(cache_is_filling(c, key_of(7).sha256, &filled) <= 0);
+		assert_int_equal(cache_lookup(c, key_of(8).sha256, &fd, NULL), 0);
+		close(fd);
+		cache_close(c);
+		c = open_cache(e, 0);
+		assert_true(cache_begin(c, key_of(7).sha256, &f) < 0);
+		last_log[0] = '\0';
+		assert_int_equal(cache_gc(c, UINT64_MAX, NULL), 0);
+		assert_non_null(strstr(last_log, "does not belong into the cache: removed"));
+		assert_int_equal(publish(c, key_of(10 + thing), 100), 0);
+	}
+	alarm(0);
+	assert_true(has(c, key_of(8)));
+	cache_close(c);
+}
+
 /* Whatever stands in place of a file of the cache: no call waits or fails, and gc removes it. */
 static void test_things_in_place_of_files(void **state)
 {
-	static const char *const dirs[] = { "partial", "locks", "notes", "tmp", "objects/07" };
+	static const char *const dirs[] = { "partials", "notes", "tmp", "objects/07" };
 	struct env *e = *state;
 	struct key k = key_of(7);
 	char path[PATH_MAX], name[PATH_MAX], note[100];
@@ -581,6 +613,7 @@ int main(void)
 		TEST(test_tmpfile),
 		TEST(test_drop),
 		TEST(test_list),
+		TEST(test_things_in_place_of_the_lock_file),
 		TEST(test_things_in_place_of_files),
 		TEST(test_things_in_place_of_buckets),
 	};

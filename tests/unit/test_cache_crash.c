@@ -126,7 +126,7 @@ static void test_processes_fetch_once(void **state)
 		assert_int_equal(wait_child(pids[i]), 0);
 	assert_int_equal(s->fills, 50);
 	assert_int_equal(entries(e, "objects"), 50);
-	assert_int_equal(entries(e, "locks") + entries(e, "partial") + entries(e, "tmp"), 0);
+	assert_int_equal(held(e) + entries(e, "partials") + entries(e, "tmp"), 0);
 	cache_close(c);
 	munmap(s, sizeof(*s));
 }
@@ -300,7 +300,7 @@ static void test_dead_holder_is_adopted(void **state)
 		assert_int_equal(wait_child(pid), 128 + SIGKILL);
 		assert_int_equal(adopt(c, k), step >= NOTED ? PART : 0);
 	}
-	assert_int_equal(entries(e, "partial") + entries(e, "locks") + entries(e, "tmp"), 0);
+	assert_int_equal(entries(e, "partials") + held(e) + entries(e, "tmp"), 0);
 	cache_close(c);
 }
 
@@ -354,8 +354,7 @@ static void test_killed_at_every_system_call(void **state)
 		c = open_cache(e, 0);
 		len = adopt(c, k);
 		adopted += len == PART;
-		assert_int_equal(entries(e, "partial") + entries(e, "locks") + entries(e, "tmp"),
-				 0);
+		assert_int_equal(entries(e, "partials") + held(e) + entries(e, "tmp"), 0);
 		assert_int_equal(entries(e, "objects"), 1);
 		cache_close(c);
 		assert_int_equal(walk(e->cache, true), 0);
@@ -447,7 +446,7 @@ static void test_gc_against_readers(void **state)
 	for (unsigned i = ARRAY_SIZE(pids); i-- > 0;) /* gc goes on while there are readers */
 		assert_int_equal(wait_child(pids[i]), 0);
 	assert_int_equal(cache_gc(c, 0, NULL), 0);
-	assert_int_equal(entries(e, "objects") + entries(e, "partial") + entries(e, "locks"), 0);
+	assert_int_equal(entries(e, "objects") + entries(e, "partials") + held(e), 0);
 	assert_true(s->fills >= 7);
 	cache_close(c);
 	munmap(s, sizeof(*s));

@@ -24,10 +24,6 @@ static int child_begins(const struct env *e)
 	return r == 0 ? DONE : r == -EAGAIN ? REFUSED : 1;
 }
 
-/*
- * Among the stops is the one of the removed lock file: the child has opened it, the parent locks,
- * removes and makes it anew. The child's lock on the old one must be worth nothing.
- */
 static void test_one_fills(void **state)
 {
 	struct env *e = *state;
@@ -225,7 +221,7 @@ static void test_publish_against_gc(void **state)
 		break;
 	}
 	assert_true(n > 40);
-	assert_int_equal(entries(e, "partial") + entries(e, "locks") + entries(e, "tmp"), 0);
+	assert_int_equal(entries(e, "partials") + held(e) + entries(e, "tmp"), 0);
 }
 
 /* ---- waiting ---- */

@@ -3,6 +3,7 @@
 #include "cache_help.h"
 
 #include "cache/claims.h"
+#include "cache/internal.h"
 
 #define SIZE 100000
 #define SHARED 1 /* the key */
@@ -27,7 +28,60 @@ static bool is_same_file(const struct cache_fill *a, const struct cache_fill *b)
 
 static size_t leftovers(struct env *e)
 {
-	return entries(e, "partial") + entries(e, "locks") + entries(e, "tmp");
+	return entries(e, "partials") + held(e) + entries(e, "tmp");
+}
+
+/* ---- the lock file ---- */
+
+/* A name that begins with these eight bytes, the lowest first. */
+static struct key key_at(uint64_t start, unsigned n)
+{
+	struct key k = key_of(n);
+
+	for (unsigned i = 0; i < 8; i++)
+		k.sha256[i] = (uint8_t)(start >> 8 * i);
+	return k;
+}
+
+/* The first bytes of the names decide what is locked: at both ends of the range, and beside it. */
+static void test_lock_of_each_name(void **state)
+{
+	static const uint64_t starts[] = { 0, 8, 16, 1ull << 63, UINT64_MAX - 8, UINT64_MAX };
+	struct env *e = *state;
+	struct cache_fill *f[ARRAY_SIZE(starts)], *other;
+
+	for (size_t i = 0; i < ARRAY_SIZE(starts); i++)
+		assert_int_equal(cache_begin(e->c, key_at(starts[i], 1).sha256, &f[i]), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(starts); i++) {
+		struct key same = key_at(starts[i], 2);
+
+		/* Other names with the same two bytes: one after the other. */
+		assert_int_equal(cache_begin(e->c, same.sha256, &other), -EAGAIN);
+		assert_int_equal(cache_join(e->c, same.sha256, SIZE, &other), -EAGAIN);
+		assert_int_equal(cache_lock_is_held(e->c, same.sha256), 1);
+		cache_fill_abort(f[i], false);
+		assert_int_equal(cache_lock_is_held(e->c, same.sha256), 0);
+		assert_int_equal(cache_begin(e->c, same.sha256, &other), 0);
+		cache_fill_abort(other, false);
+	}
+	assert_int_equal(leftovers(e), 0);
+}
+
+/* To make and unlink a file for each object would cost more than the object. */
+static void test_lock_file_stays(void **state)
+{
+	struct env *e = *state;
+	char path[PATH_MAX];
+	struct stat before, after;
+
+	assert_int_equal(publish(e->c, key_of(1), SIZE), 0);
+	snprintf(path, sizeof(path), "%s/v1/lock", e->cache);
+	assert_int_equal(stat(path, &before), 0);
+	assert_int_equal(publish(e->c, key_of(2), SIZE), 0);
+	assert_int_equal(cache_gc(e->c, 0, NULL), 0);
+	assert_int_equal(stat(path, &after), 0);
+	assert_int_equal(after.st_ino, before.st_ino);
+	assert_int_equal(leftovers(e), 0);
 }
 
 /* ---- one file ---- */
@@ -62,7 +116,7 @@ static void test_join(void **state)
 	b = join(e->c);
 	assert_true(is_same_file(a, b));
 	cache_fill_abort(a, false);
-	assert_int_equal(entries(e, "partial"), 0);
+	assert_int_equal(entries(e, "partials"), 0);
 	cache_fill_abort(b, true);
 	assert_int_equal(leftovers(e), 0);
 
@@ -81,7 +135,7 @@ static void test_mended(void **state)
 	struct stat st;
 
 	hex_encode(k.sha256, 32, hex);
-	snprintf(name, sizeof(name), "%s/v1/partial/%s", e->cache, hex);
+	snprintf(name, sizeof(name), "%s/v1/partials/%s", e->cache, hex);
 	snprintf(sidecar, sizeof(sidecar), "%s.v", name);
 	assert_int_equal(put_bytes(cache_fill_fd(a), k, 0, SIZE), 0);
 	assert_int_equal(truncate(name, SIZE / 2) | unlink(sidecar), 0);
@@ -101,7 +155,7 @@ static void test_mended(void **state)
 	/* a sweep leaves it for later */
 	cache_close(e->c);
 	e->c = open_cache(e, 0);
-	assert_int_equal(entries(e, "partial"), 2);
+	assert_int_equal(entries(e, "partials"), 2);
 	a = join(e->c);
 	assert_true(bytes_are_right(cache_fill_fd(a), k, SIZE / 2));
 	cache_fill_abort(a, false);
@@ -243,6 +297,8 @@ static void test_claims(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		TEST(test_lock_of_each_name),
+		TEST(test_lock_file_stays),
 		TEST(test_join),
 		TEST(test_mended),
 		TEST(test_beside_at_every_system_call),

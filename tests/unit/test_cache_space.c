@@ -119,12 +119,12 @@ static void test_partials_are_evicted(void **state)
 	assert_int_equal(cache_begin(c, live.sha256, &f), 0);
 	assert_int_equal(cache_fill_reserve(f, 400 * KIB), 0);
 	assert_int_equal(cache_fill_reserve(f, 600 * KIB), 0); /* grows within the limit */
-	assert_int_equal(access(inside(e, "partial", old, "", path), F_OK), 0);
+	assert_int_equal(access(inside(e, "partials", old, "", path), F_OK), 0);
 	assert_int_equal(cache_gc(c, MIB, &freed), 0);
 	assert_int_equal(freed, 0);
 	assert_int_equal(cache_fill_reserve(f, 900 * KIB), 0);
-	assert_int_equal(access(inside(e, "partial", old, "", path), F_OK), -1);
-	assert_int_equal(access(inside(e, "partial", old, ".v", path), F_OK), -1);
+	assert_int_equal(access(inside(e, "partials", old, "", path), F_OK), -1);
+	assert_int_equal(access(inside(e, "partials", old, ".v", path), F_OK), -1);
 	assert_int_equal(cache_fill_reserve(f, MIB + 4096), -ENOSPC);
 	assert_int_equal(cache_fill_reserve(f, UINT64_MAX), -ENOSPC);
 	assert_int_equal(put_bytes(cache_fill_fd(f), live, 0, 900 * KIB), 0);
@@ -242,31 +242,40 @@ static void test_sweep(void **state)
 	make_file(tmp, 1000000);
 	alive = open(tmp, O_RDWR);
 	assert_int_equal(flock(alive, LOCK_EX), 0);
-	make_file(inside(e, "locks", key_of(1), "", path), 0);	   /* of a dead process */
-	make_file(inside(e, "partial", key_of(2), "", path), 0);   /* without a sidecar */
-	make_file(inside(e, "partial", key_of(3), ".v", path), 0); /* without a partial */
+	make_file(inside(e, "partials", key_of(2), "", path), 0);   /* without a sidecar */
+	make_file(inside(e, "partials", key_of(3), ".v", path), 0); /* without a partial */
 	leave_partial(c, key_of(4), "v");
 	leave_partial(c, key_of(5), "v");
-	set_mtime(inside(e, "partial", key_of(5), "", path),
+	set_mtime(inside(e, "partials", key_of(5), "", path),
 		  time(NULL) - CACHE_PARTIAL_MAX_AGE_S - 10);
 	/* The same, but alive: as old as that, and without a sidecar. */
 	assert_int_equal(cache_begin(c, key_of(6).sha256, &f), 0);
-	set_mtime(inside(e, "partial", key_of(6), "", path), 1000);
-	assert_int_equal(entries(e, "partial"), 7);
+	set_mtime(inside(e, "partials", key_of(6), "", path), 1000);
+	assert_int_equal(entries(e, "partials"), 7);
+
+	/* Of version 0.1.0: in use, and not. */
+	snprintf(tmp, sizeof(tmp), "%s/v1/locks", e->cache);
+	assert_int_equal(mkdir(tmp, 0700), 0);
+	snprintf(tmp, sizeof(tmp), "%s/v1/partial", e->cache);
+	assert_int_equal(mkdir(tmp, 0700), 0);
+	make_file(inside(e, "partial", key_of(7), ".v", path), 0);
+	set_mtime(tmp, time(NULL) - CACHE_PARTIAL_MAX_AGE_S - 10);
 
 	cache_close(open_cache(e, 0));
+	assert_int_equal(access(tmp, F_OK), -1);
+	assert_int_equal(entries(e, "locks"), 0);
 	assert_int_equal(entries(e, "tmp"), 1);
-	assert_int_equal(entries(e, "locks"), 1);
-	assert_int_equal(entries(e, "partial"), 3);
-	assert_int_equal(access(inside(e, "partial", key_of(4), "", path), F_OK), 0);
-	assert_int_equal(access(inside(e, "partial", key_of(4), ".v", path), F_OK), 0);
-	assert_int_equal(access(inside(e, "partial", key_of(6), "", path), F_OK), 0);
+	assert_int_equal(held(e), 1);
+	assert_int_equal(entries(e, "partials"), 3);
+	assert_int_equal(access(inside(e, "partials", key_of(4), "", path), F_OK), 0);
+	assert_int_equal(access(inside(e, "partials", key_of(4), ".v", path), F_OK), 0);
+	assert_int_equal(access(inside(e, "partials", key_of(6), "", path), F_OK), 0);
 	cache_fill_abort(f, false);
 
 	close(alive);
 	assert_int_equal(cache_gc(c, UINT64_MAX, NULL), 0);
 	assert_int_equal(entries(e, "tmp"), 0);
-	assert_int_equal(entries(e, "partial"), 2);
+	assert_int_equal(entries(e, "partials"), 2);
 	cache_close(c);
 }
 

@@ -57,7 +57,7 @@ static void test_cache_entry(void **state)
 	assert_int_equal(file_cache(c, key_of(2).sha256, &d), 0);
 	fill_and_commit(d, key_of(3), key_of(3).sha256);
 	assert_true(has(c, key_of(3)) && !has(c, key_of(2)));
-	assert_int_equal(entries(e, "partial"), 0);
+	assert_int_equal(entries(e, "partials"), 0);
 	cache_close(c);
 }
 
@@ -309,7 +309,7 @@ static void test_sparse(void **state)
 	assert_false(has(c, key_of(3)));
 	file_abort(other, true);
 	file_abort(d, true);
-	assert_int_equal(entries(e, "partial") + entries(e, "locks"), 0);
+	assert_int_equal(entries(e, "partials") + held(e), 0);
 	assert_true(bytes_are_right(source->fd, k, 100000));
 	source_unref(source);
 	cache_close(c);
@@ -333,7 +333,7 @@ static void test_sparse_leaves(void **state)
 	assert_false(file_is_cached(d) || left);
 	assert_int_equal(put(d, k, 600000, 100), 0);
 	assert_bytes(d, k, 500000, 100, true);
-	assert_int_equal(entries(e, "partial"), 0);
+	assert_int_equal(entries(e, "partials"), 0);
 	assert_int_equal(file_cache(c, k.sha256, &other), 0);
 	file_abort(other, false);
 	file_publish(d, k.sha256);
