@@ -49,10 +49,12 @@ def sanitizer_reports():
     path = os.path.realpath(tempfile.mkdtemp(prefix='cartonfs-reports-'))
     atexit.register(shutil.rmtree, path, ignore_errors=True)
     os.chmod(path, 0o1777)
-    shutil.copy(ROOT / 'tests/lsan.supp', path)
     os.environ['SANITIZER_REPORTS'] = path
-    for kind, more in (('ASAN', ''), ('UBSAN', ''), ('TSAN', ''), ('LSAN', f':suppressions={path}/lsan.supp')):
-        name = f'{kind}_OPTIONS'
+    for kind in 'asan', 'ubsan', 'tsan', 'lsan':
+        name, more = f'{kind.upper()}_OPTIONS', ''
+        file = ROOT / f'tests/{kind}.supp'
+        if file.exists():   # copied, because a user who mounts may not read the checkout
+            more = f':suppressions={shutil.copy(file, path)}'
         os.environ[name] = f'{os.environ.get(name, "")}:log_path={path}/report{more}'
     return Path(path)
 
