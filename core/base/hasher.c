@@ -7,8 +7,13 @@
 
 int hasher_begin(struct hasher *h, const struct tagger *tagger, bool hash)
 {
-	*h = (struct hasher){ .tagger = tagger };
+	*h = (struct hasher){ .tagger = tagger, .block = TAG_BLOCK };
 	return hash ? sha256_new(&h->sha256) : 0;
+}
+
+void hasher_tag_parts(struct hasher *h)
+{
+	h->block = TAG_PART;
 }
 
 int hasher_hash(struct hasher *h, const struct tagged *t)
@@ -24,7 +29,7 @@ static int end_block(struct hasher *h)
 	struct tag *tag = h->tag;
 
 	h->tag = NULL;
-	return tag ? tag_end(tag, h->tags[(h->tagged - 1) / TAG_BLOCK]) : 0;
+	return tag ? tag_end(tag, h->tags[(h->tagged - 1) / h->block]) : 0;
 }
 
 static int make_tags(struct hasher *h, const char *p, size_t n)
@@ -32,11 +37,11 @@ static int make_tags(struct hasher *h, const char *p, size_t n)
 	int r = 0;
 
 	while (n > 0 && r == 0) {
-		size_t step = MIN(n, TAG_BLOCK - (size_t)(h->tagged % TAG_BLOCK));
+		size_t step = MIN(n, h->block - (size_t)(h->tagged % h->block));
 
 		if (!h->tag) {
 			/* the table grows with the bytes received, not with an announced size */
-			r = array_room(h->tags, &h->tag_cap, (size_t)(h->tagged / TAG_BLOCK) + 1);
+			r = array_room(h->tags, &h->tag_cap, (size_t)(h->tagged / h->block) + 1);
 			if (r == 0)
 				r = tag_begin(h->tagger, &h->tag);
 		}
@@ -47,7 +52,7 @@ static int make_tags(struct hasher *h, const char *p, size_t n)
 		p += step;
 		n -= step;
 		h->tagged += step;
-		if (h->tagged % TAG_BLOCK == 0)
+		if (h->tagged % h->block == 0)
 			r = end_block(h);
 	}
 	return r;

@@ -5,7 +5,8 @@
  * A later read compares the bytes with their tags, not with the hash. So hash and tags must be
  * computed from one buffer, which no other process can write to: if each read the file by itself, a
  * writer in between could leave tags of wrong bytes under a right hash. Therefore only this file
- * makes tags that are kept, and hasher_hash() takes only bytes that were tagged (struct tagged).
+ * makes tags that stand for a hash, and hasher_hash() takes only bytes that were tagged (struct
+ * tagged).
  *
  * Threads: a hasher belongs to one thread at a time, but hasher_hash() and hasher_tag() work on
  * different fields, so one thread may hash a buffer while another one tags the next.
@@ -24,12 +25,14 @@
  */
 #define TAG_BLOCK ((size_t)32 * 1024)
 
+/* Bytes that have one tag where all of a file is read again, and not a random block of it. */
+#define TAG_PART ((size_t)16 * 1024 * 1024)
+
 /* The result. */
 struct ingested {
 	uint8_t sha256[SHA256_SIZE]; /* all zero when nothing was hashed */
 	uint64_t size;
-	uint8_t (
-		*tags)[TAG_SIZE]; /* one for each TAG_BLOCK bytes; the caller frees them; or NULL */
+	uint8_t (*tags)[TAG_SIZE]; /* one for each block; the caller frees them; or NULL */
 };
 
 /*
@@ -46,6 +49,7 @@ struct tagged {
 struct hasher {
 	struct sha256 *sha256; /* NULL: does not hash */
 	const struct tagger *tagger;
+	size_t block;	 /* bytes that have one tag */
 	struct tag *tag; /* of the last block, while it is not full; or NULL */
 	uint8_t (*tags)[TAG_SIZE];
 	size_t tag_cap;
@@ -53,10 +57,13 @@ struct hasher {
 };
 
 /*
- * Begins with `tagger` (NULL: makes no tags); `hash` false: the sha256 stays all zero. 0 or
- * -ENOMEM.
+ * Begins with `tagger` (NULL: makes no tags), which makes one for each TAG_BLOCK bytes; `hash`
+ * false: the sha256 stays all zero. 0 or -ENOMEM.
  */
 int hasher_begin(struct hasher *h, const struct tagger *tagger, bool hash);
+
+/* Before the first byte: one tag for each TAG_PART bytes. */
+void hasher_tag_parts(struct hasher *h);
 
 /* The next `n` bytes. 0, -ENOMEM or -EIO; after a failure only hasher_abort() may be called. */
 int hasher_feed(struct hasher *h, const void *data, size_t n);

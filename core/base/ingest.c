@@ -176,6 +176,8 @@ int ingest_run(const struct ingest *job, struct ingested *ret)
 	r = hasher_begin(&run.hasher, job->tagger, job->hash);
 	if (r < 0)
 		return r;
+	if (job->parts)
+		hasher_tag_parts(&run.hasher);
 	pthread_mutex_init(&run.lock, NULL);
 	pthread_cond_init(&run.moved, NULL);
 	r = read_blocks(&run);

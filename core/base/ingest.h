@@ -21,6 +21,7 @@ struct ingest {
 	uint64_t size;		     /* its length; UINT64_MAX: not known */
 	uint64_t max;		     /* if not known: the most it may have */
 	const struct tagger *tagger; /* makes tags; NULL: none */
+	bool parts;		     /* one for each TAG_PART bytes, not TAG_BLOCK */
 	bool hash;		     /* false: the sha256 stays all zero */
 	bool alone;		     /* no second thread: other calls keep all processors busy */
 	struct cancel *cancel;	     /* when it fires, -ECANCELED; may be NULL */

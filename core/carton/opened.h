@@ -104,10 +104,11 @@ ssize_t carton_check_contents(struct carton *c);
 
 /*
  * As carton_verify(), but only for the bytes and headers of the container: nothing is fetched or
- * parsed. `by_chunks`: the carton was just made, its index of the same bytes as its MANIFEST
- * (check/check_entry.h).
+ * parsed. `made`: of a carton that was just made, the tags of its content, which spare the hashes
+ * (check/check_entry.h); or NULL.
  */
-ssize_t carton_verify_held(struct carton *c, bool by_chunks, carton_progress_fn *progress,
-			   void *ctx);
+struct pack_tags;
+ssize_t carton_verify_held(struct carton *c, const struct pack_tags *made,
+			   carton_progress_fn *progress, void *ctx);
 
 #endif

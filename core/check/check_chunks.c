@@ -63,7 +63,7 @@ const struct chunks_file *check_chunks_find(const struct carton_index *k,
 }
 
 int check_chunks_compare(const struct carton_index *k, const struct entry *e,
-			 const struct chunks_file *f, const struct chunks_hasher *h, uint64_t first)
+			 const struct chunks_file *f, const struct chunks_hasher *h)
 {
 	uint8_t want[SHA256_SIZE];
 	int r = 0;
@@ -74,11 +74,11 @@ int check_chunks_compare(const struct carton_index *k, const struct entry *e,
 				 e->name, e->size);
 	for (size_t i = 0; i < h->n && r == 0; i++) {
 		r = object_read_wait(node_object(k->file), want, sizeof(want),
-				     chunks_hash_at(k->chunks, f, first + i), NULL);
+				     chunks_hash_at(k->chunks, f, i), NULL);
 		if (r == 0 && memcmp(want, h->hashes[i], sizeof(want)) != 0)
 			r = log_error(-EBADMSG, CHUNKS_PATH,
-				      "chunk %" PRIu64 " of \"%s\" has another hash than the file",
-				      first + i, e->name);
+				      "chunk %zu of \"%s\" has another hash than the file", i,
+				      e->name);
 	}
 	return r;
 }

@@ -21,11 +21,10 @@ const struct chunks_file *check_chunks_find(const struct carton_index *k,
 					    const uint8_t sha256[SHA256_SIZE]);
 
 /*
- * Compares chunks of an entry, from the `first` on, with those of the index; their hasher has
- * ended. 0; -EBADMSG, logged with the first that differs; or an error of reading the index.
+ * Compares the chunks of an entry with those of the index; their hasher has ended. 0; -EBADMSG,
+ * logged with the first that differs; or an error of reading the index.
  */
 int check_chunks_compare(const struct carton_index *k, const struct entry *e,
-			 const struct chunks_file *f, const struct chunks_hasher *h,
-			 uint64_t first);
+			 const struct chunks_file *f, const struct chunks_hasher *h);
 
 #endif

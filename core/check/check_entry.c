@@ -7,9 +7,13 @@
 #include "base/ingest.h"
 #include "base/util.h"
 
-/* a part has so many bytes, or one chunk; they are read in blocks */
-#define PART (16 * MIB)
+/* a part is read in blocks */
 #define PART_BLOCK (512 * KIB)
+
+static size_t count_parts(uint64_t size)
+{
+	return (size_t)((size + TAG_PART - 1) / TAG_PART);
+}
 
 /* What the index says of it; NULL: nothing. */
 static const struct chunks_file *in_index(const struct check_entry *k,
@@ -59,16 +63,31 @@ static void crc_close(struct stream *s)
 
 static const struct stream_ops crc_ops = { crc_read, crc_close };
 
+static int other_bytes(const struct entry *e)
+{
+	return log_error(-EBADMSG, e->name, "has other bytes than those that were written");
+}
+
+static bool same_tags(uint8_t (*tags)[TAG_SIZE], const struct ingested *found)
+{
+	size_t n = count_parts(found->size);
+
+	return n == 0 || memcmp(found->tags, tags, n * TAG_SIZE) == 0;
+}
+
 int check_entry(const struct check_entry *k)
 {
 	const struct entry *e = k->entry;
 	uint8_t sha256[SHA256_SIZE];
-	const struct chunks_file *chunks = in_index(k, sha256);
+	uint8_t(*tags)[TAG_SIZE] = pack_tags_of(k->made, e);
+	const struct chunks_file *chunks = tags ? NULL : in_index(k, sha256);
 	struct crc_stream crc = { .stream.ops = &crc_ops };
 	struct ingest job = {
 		.in = &crc.stream,
 		.size = e->size,
-		.hash = k->line && !(chunks && k->by_chunks),
+		.tagger = tags ? k->made->tagger : NULL,
+		.parts = true,
+		.hash = k->line && !tags,
 		.alone = k->crowded,
 		.progress = k->progress,
 		.ctx = k->ctx,
@@ -83,7 +102,9 @@ int check_entry(const struct check_entry *k)
 	stream_close(&crc.stream);
 	if (r < 0)
 		goto out;
-	if (job.hash)
+	if (tags)
+		r = same_tags(tags, &found) ? 0 : other_bytes(e);
+	else if (job.hash)
 		r = manifest_check_hash(e->name, k->line, found.sha256);
 	bad_crc = check_crc(e, crc.crc);
 	r = r < 0 ? r : bad_crc;
@@ -91,8 +112,9 @@ int check_entry(const struct check_entry *k)
 		r = chunks_hasher_end(&crc.chunks);
 	/* a bad file was logged */
 	if (r == 0 && chunks)
-		r = check_chunks_compare(k->chunks, e, chunks, &crc.chunks, 0);
+		r = check_chunks_compare(k->chunks, e, chunks, &crc.chunks);
 out:
+	free(found.tags);
 	chunks_hasher_finish(&crc.chunks);
 	return r;
 }
@@ -101,45 +123,35 @@ out:
 
 struct check_parts {
 	struct check_entry of;
-	const struct chunks_file *chunks;
+	uint8_t (*tags)[TAG_SIZE];
 	struct source *source;
 	uint64_t off;	    /* of the bytes in the source */
-	uint64_t part;	    /* bytes of each, whole chunks, but for the last */
 	size_t n;	    /* how many */
 	atomic_size_t left; /* that are not checked */
 	atomic_bool failed;
 	uint32_t crcs[]; /* of each */
 };
 
-static uint64_t part_size(const struct chunks_file *chunks)
-{
-	return MAX(PART, chunks->chunk_size);
-}
-
 size_t check_parts(const struct check_entry *k)
 {
-	uint8_t sha256[SHA256_SIZE];
-	const struct chunks_file *chunks = k->by_chunks ? in_index(k, sha256) : NULL;
+	size_t n = count_parts(k->entry->size);
 
-	/* a size that differs is reported by the other way */
-	if (!chunks || k->entry->method != METHOD_STORED || k->container->remote ||
-	    chunks->size != k->entry->size || chunks->size <= part_size(chunks))
+	if (!pack_tags_of(k->made, k->entry) || k->entry->method != METHOD_STORED ||
+	    k->container->remote || n == 1)
 		return 0;
-	return (size_t)((chunks->size - 1) / part_size(chunks) + 1);
+	return n;
 }
 
 int check_parts_new(const struct check_entry *k, struct check_parts **ret)
 {
 	size_t n = check_parts(k);
 	struct check_parts *p = calloc(1, sizeof(*p) + n * sizeof(p->crcs[0]));
-	uint8_t sha256[SHA256_SIZE];
 	int r;
 
 	if (!p)
 		return -ENOMEM;
 	p->of = *k;
-	p->chunks = in_index(k, sha256);
-	p->part = part_size(p->chunks);
+	p->tags = pack_tags_of(k->made, k->entry);
 	p->n = n;
 	atomic_init(&p->left, n);
 	r = container_locate(k->container, k->entry, &p->source, &p->off);
@@ -157,33 +169,49 @@ static void parts_free(struct check_parts *p)
 	free(p);
 }
 
-static int read_part(struct check_parts *p, size_t i, struct chunks_hasher *chunks, char *block)
+static uint64_t part_len(const struct check_parts *p, size_t i)
 {
-	uint64_t from = i * p->part, size = MIN(p->part, p->chunks->size - from), n;
+	return MIN(TAG_PART, p->of.entry->size - i * TAG_PART);
+}
+
+static int read_part(struct check_parts *p, size_t i, struct hasher *h, char *block)
+{
+	uint64_t size = part_len(p, i), n;
 	int r = 0;
 
 	for (uint64_t at = 0; at < size && r == 0; at += n) {
 		n = MIN(PART_BLOCK, size - at);
-		r = source_pread(p->source, block, (size_t)n, p->off + from + at);
+		r = source_pread(p->source, block, (size_t)n, p->off + i * TAG_PART + at);
 		if (r < 0)
 			break;
 		p->crcs[i] = crc32_update(p->crcs[i], block, (size_t)n);
-		r = chunks_hasher_feed(chunks, block, (size_t)n);
+		r = hasher_feed(h, block, (size_t)n);
 		p->of.progress(p->of.ctx, n);
 	}
-	return r == 0 ? chunks_hasher_end(chunks) : r;
+	return r;
 }
 
 static int compare_part(struct check_parts *p, size_t i)
 {
-	struct chunks_hasher chunks = { .chunk_size = p->chunks->chunk_size };
 	char *block = malloc(PART_BLOCK);
-	int r = block ? read_part(p, i, &chunks, block) : -ENOMEM;
+	struct ingested found = { 0 };
+	struct hasher h;
+	int r = block ? hasher_begin(&h, p->of.made->tagger, false) : -ENOMEM;
 
-	if (r == 0 && !atomic_load(&p->failed))
-		r = check_chunks_compare(p->of.chunks, p->of.entry, p->chunks, &chunks,
-					 i * (p->part / p->chunks->chunk_size));
-	chunks_hasher_finish(&chunks);
+	if (r < 0) {
+		free(block);
+		return r;
+	}
+	hasher_tag_parts(&h);
+	r = read_part(p, i, &h, block);
+	if (r == 0)
+		r = hasher_end(&h, &found);
+	else
+		hasher_abort(&h);
+	/* one of several says it */
+	if (r == 0 && !same_tags(&p->tags[i], &found))
+		r = atomic_load(&p->failed) ? -EBADMSG : other_bytes(p->of.entry);
+	free(found.tags);
 	free(block);
 	return r;
 }
@@ -194,7 +222,7 @@ static int check_whole_crc(const struct check_parts *p)
 	uint32_t crc = 0;
 
 	for (size_t i = 0; i < p->n; i++)
-		crc = crc32_join(crc, p->crcs[i], MIN(p->part, p->chunks->size - i * p->part));
+		crc = crc32_join(crc, p->crcs[i], part_len(p, i));
 	return check_crc(p->of.entry, crc);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Checks one file of a container: its sha256, its crc and, if the index has it, its chunks.
+ * Checks one file of a container: its sha256, its crc and, if the index has it, its chunks. Of a
+ * carton that was just made, tags in place of the hashes.
  *
  * Threads: any, each part by one.
  */
@@ -8,6 +9,7 @@
 #define CARTON_CHECK_ENTRY_H
 
 #include "check/check_chunks.h"
+#include "writer/pack.h"
 
 struct check_entry {
 	struct container *container;
@@ -15,10 +17,11 @@ struct check_entry {
 	const struct entry *entry;
 	const char *line; /* its path in MANIFEST; NULL: it has no hash */
 	/*
-	 * The index was made of the same bytes as the hash in MANIFEST: chunks that are right are a
-	 * file that is right, and are hashed alone.
+	 * Its tags were made of the same buffers as the hash in MANIFEST and the chunks of the
+	 * index, with a key that only this process has: bytes with these tags are those that were
+	 * hashed. NULL: none were made.
 	 */
-	bool by_chunks;
+	const struct pack_tags *made;
 	bool crowded;				 /* other checks keep all processors busy */
 	void (*progress)(void *ctx, uint64_t n); /* called with the bytes of each block */
 	void *ctx;
@@ -28,8 +31,8 @@ struct check_entry {
 int check_entry(const struct check_entry *k);
 
 /*
- * A large file whose chunks are enough can be checked in parts, by several threads. How many parts;
- * 0: it is checked as a whole.
+ * A large Stored file with tags can be checked in parts, by several threads. How many parts; 0: it
+ * is checked as a whole.
  */
 size_t check_parts(const struct check_entry *k);
 

@@ -24,9 +24,9 @@
 struct verify {
 	struct carton *c;
 	struct carton_index chunks;
-	bool away;		/* nothing is fetched: only the cache has bytes of its entries */
-	bool by_chunks;		/* see struct check_entry */
-	uint64_t total;		/* bytes to read, as far as known */
+	bool away; /* nothing is fetched: only the cache has bytes of its entries */
+	const struct pack_tags *made; /* see struct check_entry */
+	uint64_t total;		      /* bytes to read, as far as known */
 	_Atomic uint64_t bytes; /* read by checks of entries; the object store counts its own */
 	atomic_size_t problems;
 	atomic_int why;	      /* -errno of the worst */
@@ -77,7 +77,7 @@ static struct check_entry entry_of(const struct file_check *f)
 		.chunks = &f->v->chunks,
 		.entry = f->entry,
 		.line = f->line,
-		.by_chunks = f->v->by_chunks,
+		.made = f->v->made,
 		.crowded = f->crowded,
 		.progress = count_bytes,
 		.ctx = f->v,
@@ -389,14 +389,14 @@ static ssize_t verify_held(struct verify *v, carton_progress_fn *progress, void 
 	return (ssize_t)v->c->faults + bad_index + different;
 }
 
-ssize_t carton_verify_held(struct carton *c, bool by_chunks, carton_progress_fn *progress,
-			   void *ctx)
+ssize_t carton_verify_held(struct carton *c, const struct pack_tags *made,
+			   carton_progress_fn *progress, void *ctx)
 {
 	struct verify v;
 	ssize_t problems;
 
 	verify_init(&v, c);
-	v.by_chunks = by_chunks;
+	v.made = made;
 	problems = verify_held(&v, progress, ctx);
 	return problems < 0 ? problems : problems + (ssize_t)atomic_load(&v.problems);
 }

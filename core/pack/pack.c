@@ -87,8 +87,9 @@ struct shown {
 	uint64_t before; /* bytes of earlier steps */
 };
 
-static void show(const struct shown *s, uint64_t done)
+static void show(void *ctx, uint64_t done)
 {
+	const struct shown *s = ctx;
 	const struct carton_pack_options *o = s->p->options;
 	uint64_t total = s->p->total - s->p->plan.bytes; /* bytes read twice are shown once */
 
@@ -105,11 +106,6 @@ static void show_fetched(void *ctx, uint64_t done, uint64_t total)
 
 	(void)total;
 	show(&(struct shown){ p, 0 }, done);
-}
-
-static void show_packed(void *ctx, uint64_t done)
-{
-	show(ctx, done);
 }
 
 static void show_verified(void *ctx, uint64_t done, uint64_t total)
@@ -344,6 +340,7 @@ static int write_carton(struct packing *p, char ret_hash[65])
 		.items = p->plan.items,
 		.n = p->plan.n,
 		.chunks = p->plan.index,
+		.tagger = p->tagger,
 		.container = p->c->container,
 		.ops = &plan_ops,
 		.ctx = &p->plan,
@@ -351,7 +348,7 @@ static int write_carton(struct packing *p, char ret_hash[65])
 		.level = o->level,
 		.threads = threads_of(o),
 		.memory = budget_left(&p->c->budget) / 2,
-		.progress = show_packed,
+		.progress = show,
 		.progress_ctx = &shown,
 	};
 	int r = pack_run(&job);
@@ -367,6 +364,7 @@ static int verify_carton(struct packing *p, const char *hash)
 		.memory = p->open->memory,
 		.offline = true,
 	};
+	const struct pack_tags made = { p->plan.items, p->plan.n, p->tagger };
 	struct shown shown = { p, p->total - p->plan.bytes };
 	struct carton *c;
 	ssize_t problems;
@@ -377,7 +375,7 @@ static int verify_carton(struct packing *p, const char *hash)
 	r = carton_open_as(OPEN_HELD, self, &o, NULL, &c);
 	if (r < 0)
 		return r;
-	problems = carton_verify_held(c, p->plan.index, show_verified, &shown);
+	problems = carton_verify_held(c, &made, show_verified, &shown);
 	if (problems == 0)
 		p->old_signature = old_signature_beside(&p->out, c->manifest, &c->budget);
 	carton_close(c);
@@ -399,6 +397,8 @@ static int run(struct packing *p, const char *source, char ret_hash[65])
 	p->plan.others = &p->others;
 	p->total = 2 * p->plan.bytes + objects_fetched(&p->plan);
 	r = objects_put(&p->plan, &p->chunks, show_fetched, p);
+	if (r == 0)
+		r = tagger_new(NULL, &p->tagger);
 	if (r == 0)
 		r = write_carton(p, ret_hash);
 	if (r == 0)
@@ -430,8 +430,7 @@ int packing_run(struct packing *p, const char *source, const char *out, char ret
 
 void packing_finish(struct packing *p)
 {
-	for (size_t i = 0; i < p->plan.n; i++)
-		chunks_hasher_finish(&p->plan.items[i].chunks);
+	tagger_free(p->tagger);
 	chunks_writer_finish(&p->chunks);
 	plan_finish(&p->plan);
 	carton_close(p->c);

@@ -19,6 +19,7 @@ struct packing {
 	struct carton *c;     /* the source */
 	struct pack_plan plan;
 	struct newfile out;
+	struct tagger *tagger;	     /* what is written is compared with its tags */
 	struct chunks_writer chunks; /* of the index, if there is to be one */
 	int old_signature;	     /* old_signature_beside() */
 	uint64_t total; /* bytes to read, each of them twice: the new carton is verified */

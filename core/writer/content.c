@@ -134,6 +134,8 @@ static int run(const struct content *c, struct tee *t)
 	struct ingest job = {
 		.in = &t->stream,
 		.size = item->zip.size,
+		.tagger = c->job->tagger,
+		.parts = true,
 		.hash = true,
 		/* the encoder's threads have to be fed */
 		.alone = item->crowded && !t->encoder,
@@ -152,6 +154,7 @@ static int run(const struct content *c, struct tee *t)
 	if (c->job->chunks && item->zip.size > CHUNKS_MIN_FILE)
 		item->chunks.chunk_size = chunks_size_for(item->zip.size);
 	r = ingest_run(&job, &found);
+	item->tags = found.tags;
 	stream_close(t->in);
 	if (r == 0)
 		r = atomic_load(&t->sink_error);

@@ -338,3 +338,17 @@ int pack_run(struct pack_job *job)
 	free(threads);
 	return r;
 }
+
+static int compare_names(const void *name, const void *item)
+{
+	return strcmp(name, ((const struct pack_item *)item)->zip.name);
+}
+
+uint8_t (*pack_tags_of(const struct pack_tags *made, const struct entry *e))[TAG_SIZE]
+{
+	const struct pack_item *item = made ? bsearch(e->name, made->items, made->n, sizeof(*item),
+						      compare_names) :
+					      NULL;
+
+	return item && item->zip.size == e->size ? item->tags : NULL;
+}

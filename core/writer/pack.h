@@ -16,7 +16,7 @@
 #define CARTON_WRITER_PACK_H
 
 #include "archive/container.h"
-#include "base/digest.h"
+#include "base/hasher.h"
 #include <stdatomic.h>
 
 #include "base/source.h"
@@ -39,7 +39,12 @@ struct pack_item {
 	bool ready;		     /* prepared */
 	bool crowded;		     /* as much is behind it for each other thread */
 	struct pack_item *next;	     /* in the queue of items to fill */
-	struct chunks_hasher chunks; /* if the job has `chunks`; freed by the caller */
+	struct chunks_hasher chunks; /* if the job has `chunks`; owned by the caller */
+	/*
+	 * Of the bytes that were hashed, one for each TAG_PART; or NULL, as for the sha256. Owned
+	 * by the caller.
+	 */
+	uint8_t (*tags)[TAG_SIZE];
 };
 
 struct pack_ops {
@@ -52,6 +57,7 @@ struct pack_job {
 	struct pack_item *items;
 	size_t n;
 	bool chunks;		     /* hash the chunks of files over CHUNKS_MIN_FILE */
+	const struct tagger *tagger; /* with which what was written is compared afterwards */
 	struct container *container; /* where entries are copied from */
 	const struct pack_ops *ops;
 	void *ctx;
@@ -69,5 +75,15 @@ struct pack_job {
  * while it was read, or has another hash; -ENOSPC and others of the system. Logged.
  */
 int pack_run(struct pack_job *job);
+
+/* What is read again of a carton that was just made is compared with these. */
+struct pack_tags {
+	const struct pack_item *items; /* of the job, sorted by name (strcmp) */
+	size_t n;
+	const struct tagger *tagger;
+};
+
+/* Those of an entry; NULL: there are none of that name and size, or `made` is NULL. Any thread. */
+uint8_t (*pack_tags_of(const struct pack_tags *made, const struct entry *e))[TAG_SIZE];
 
 #endif

@@ -10,6 +10,7 @@
  *	none		no fault; so does an empty or missing file
  *	eio N		every Nth read fails with EIO
  *	flip N		every Nth read has a bit that is not on the disk
+ *	forge N		the same, with other bits that leave the crc32 of a file as it is
  *	short N		a read gives from 1 to N bytes, never more
  *	slow N		a read takes N milliseconds
  *	shrink N	files end after N bytes
@@ -35,10 +36,13 @@
 
 #include <dirent.h>
 
-enum fault { NONE, EIO_READ, FLIP, SHORT, SLOW, SHRINK, WRITE, FULL, DEAD, FAULTS };
+enum fault { NONE, EIO_READ, FLIP, FORGE, SHORT, SLOW, SHRINK, WRITE, FULL, DEAD, FAULTS };
 
-static const char *const fault_names[FAULTS] = { "none",   "eio",   "flip", "short", "slow",
-						 "shrink", "write", "full", "dead" };
+static const char *const fault_names[FAULTS] = { "none", "eio",	   "flip",  "forge", "short",
+						 "slow", "shrink", "write", "full",  "dead" };
+
+/* The polynomial of zip's crc32, as bytes. */
+static const char no_crc[] = { 0x41, 0x06, 0x71, (char)0xdb, 0x01 };
 
 static int base;		/* a descriptor of DIRECTORY */
 static const char *control;	/* an absolute path */
@@ -194,6 +198,9 @@ static int disk_read(const char *path, char *buf, size_t size, off_t off, struct
 	n = pread((int)fi->fh, buf, size, off);
 	if (n > 0 && f == FLIP && due(number))
 		buf[n / 2] ^= 4;
+	if (n > 10 && f == FORGE && due(number))
+		for (size_t i = 0; i < sizeof(no_crc); i++)
+			buf[n / 2 + (ssize_t)i] ^= no_crc[i];
 	return n < 0 ? -errno : (int)n;
 }
 

@@ -99,6 +99,38 @@ static void test_sizes(void **state)
 	free(data);
 }
 
+/* One tag for each TAG_PART, whatever the sizes of what is fed; and no hash where none is wanted. */
+static void test_parts(void **state)
+{
+	static const size_t sizes[] = {
+		0, 1, TAG_PART - 1, TAG_PART, TAG_PART + 1, 2 * TAG_PART + 5
+	};
+	static const uint8_t zero[SHA256_SIZE];
+	char *data = make_bytes(2 * TAG_PART + 5, 4);
+	struct tagger *tagger;
+
+	(void)state;
+	assert_int_equal(tagger_new(NULL, &tagger), 0);
+	for (size_t i = 0; i < 2 * ARRAY_SIZE(sizes); i++) {
+		size_t n = sizes[i / 2];
+		uint8_t want[SHA256_SIZE], tag[TAG_SIZE];
+		struct ingest job = { .size = n, .tagger = tagger, .parts = true, .hash = i & 1 };
+		struct ingested out;
+
+		assert_int_equal(run(job, data, n, &out), 0);
+		sha256_of(data, n, want);
+		assert_memory_equal(out.sha256, job.hash ? want : zero, SHA256_SIZE);
+		for (size_t at = 0; at < n; at += TAG_PART) {
+			assert_int_equal(tagger_tag(tagger, data + at, MIN(TAG_PART, n - at), tag),
+					 0);
+			assert_memory_equal(out.tags[at / TAG_PART], tag, TAG_SIZE);
+		}
+		free(out.tags);
+	}
+	tagger_free(tagger);
+	free(data);
+}
+
 static void test_wrong_sizes(void **state)
 {
 	static const size_t sizes[] = { 1, BLOCK, 10 * BLOCK, 10 * BLOCK + 77 };
@@ -427,6 +459,7 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_sizes),
+		cmocka_unit_test(test_parts),
 		cmocka_unit_test(test_wrong_sizes),
 		cmocka_unit_test(test_stops),
 		cmocka_unit_test(test_no_hash),
