@@ -70,15 +70,18 @@ static bool is_short(const struct option_spec *s, const char *shown)
 	return strlen(shown) < NAME && strlen(s->help) <= CELL - 2 - NAME;
 }
 
-void option_put_help(FILE *f, const char *taker, bool line)
+unsigned option_put_help(FILE *f, const char *taker, bool line)
 {
+	bool all = strcmp(taker, MOUNT) != 0;
 	char shown[SHOWN];
+	unsigned n = 0;
 	int at = 0; /* columns of this line so far */
 
 	for (const struct option_spec *s = option_table; s->name; s++) {
-		if (!s->help || s->rare || !option_is_for(s, taker) ||
+		if (!s->help || (s->rare && !all) || !option_is_for(s, taker) ||
 		    is_mount_option(s, taker) == line)
 			continue;
+		n++;
 		show(s, taker, shown);
 		if (at > 0 && (at > CELL || !is_short(s, shown))) {
 			fputc('\n', f);
@@ -91,6 +94,7 @@ void option_put_help(FILE *f, const char *taker, bool line)
 	}
 	if (at > 0)
 		fputc('\n', f);
+	return n;
 }
 
 void option_put_words(FILE *f, const char *taker)

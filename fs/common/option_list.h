@@ -23,10 +23,10 @@ const struct option_spec *option_near(const char *typed, size_t n, const char *t
 #define OPTION_COLUMNS 80
 
 /*
- * Prints the options of `taker` that are not rare, each with a few words: those of the command line
- * (`line`), or the others. Two to a line where they fit.
+ * Prints the options of `taker`, each with a few words: those of the command line (`line`), or the
+ * others. Two to a line where they fit. Those of cartonfs without the rare ones. Returns how many.
  */
-void option_put_help(FILE *f, const char *taker, bool line);
+unsigned option_put_help(FILE *f, const char *taker, bool line);
 
 /*
  * Prints what a shell may complete for `taker`, a word and what it means with a tab between them:

@@ -63,7 +63,7 @@ struct option_spec {
 	const char *expected; /* for the error text; NULL: see option_expected() */
 	unsigned max;
 	const char *help; /* a few words; NULL: not listed, an old or another name */
-	bool rare;	  /* not in the --help of cartonfs, for which it has no room */
+	bool rare;	  /* not in the --help of cartonfs, which has no room for it */
 };
 
 #define OPTION_MAX 128 /* rows */

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -15,7 +16,7 @@
 #define HASH_COLUMNS 40 /* at a terminal: with the columns behind it, 80 at most */
 
 /* An object of the list, as JSON. */
-static void put_json(struct json_writer *w, const struct carton_cache_object *object)
+static void put_json_object(struct json_writer *w, const struct carton_cache_object *object)
 {
 	json_line(w, 0);
 	json_begin(w, NULL, '{');
@@ -25,11 +26,6 @@ static void put_json(struct json_writer *w, const struct carton_cache_object *ob
 	json_bool(w, "seal", object->seal);
 	json_end(w, '}');
 }
-
-struct list {
-	struct json_writer *json; /* or NULL */
-	uint64_t n, bytes;
-};
 
 /* Elsewhere than at a terminal: a line for each, for programs. */
 static void put_row(const struct carton_cache_object *object)
@@ -50,18 +46,38 @@ static void put_row(const struct carton_cache_object *object)
 	       object->seal ? "  seal" : "");
 }
 
-static int print_object(void *ctx, const struct carton_cache_object *object)
+/* ---- list ---- */
+
+struct list {
+	struct carton_cache_object *objects;
+	size_t n, room;
+};
+
+static int add_object(void *ctx, const struct carton_cache_object *object)
 {
 	struct list *l = ctx;
 
-	if (l->json)
-		put_json(l->json, object);
-	else
-		put_row(object);
-	/* a seal is of a file elsewhere */
-	l->n += !object->seal;
-	l->bytes += object->seal ? 0 : object->size;
-	return ferror(stdout) ? -EIO : 0;
+	if (l->n == l->room) {
+		size_t room = l->room ? 2 * l->room : 64;
+		struct carton_cache_object *more = reallocarray(l->objects, room, sizeof(*more));
+
+		if (!more)
+			return -ENOMEM;
+		l->objects = more;
+		l->room = room;
+	}
+	l->objects[l->n++] = *object;
+	return 0;
+}
+
+/* The last used first, as what gc removes is at the end. */
+static int compare(const void *a, const void *b)
+{
+	const struct carton_cache_object *x = a, *y = b;
+
+	if (x->used != y->used)
+		return x->used < y->used ? 1 : -1;
+	return strcmp(x->sha256, y->sha256);
 }
 
 static void put_line(const char *first, const char *size, const char *rest)
@@ -73,31 +89,59 @@ static void put_line(const char *first, const char *size, const char *rest)
 	putchar('\n');
 }
 
-static int list_objects(const struct carton_cache_options *options, bool json)
+static void put_table(const struct list *l)
+{
+	char text[2 * TERM_COUNT + 2], count[TERM_COUNT], size[SIZE_TEXT];
+	uint64_t seals = 0, bytes = 0;
+
+	if (term_is_tty())
+		put_line("SHA256", "SIZE", "  USED");
+	for (size_t i = 0; i < l->n; i++) {
+		put_row(&l->objects[i]);
+		seals += l->objects[i].seal;
+		bytes += l->objects[i].size;
+	}
+	if (!term_is_tty())
+		return;
+	snprintf(text, sizeof(text), "%s", term_count(l->n - seals, "object", count));
+	if (seals > 0)
+		snprintf(text + strlen(text), sizeof(text) - strlen(text), ", %s",
+			 term_count(seals, "seal", count));
+	put_line(text, format_size(bytes, size), "");
+}
+
+static void put_json(const struct list *l)
 {
 	struct json_writer w = { .f = stdout };
-	struct list l = { .json = json ? &w : NULL };
-	char count[TERM_COUNT], size[SIZE_TEXT];
-	int r;
 
-	if (json)
-		json_begin(&w, NULL, '[');
-	else if (term_is_tty())
-		put_line("SHA256", "SIZE", "  USED");
-	r = carton_cache_list(options, print_object, &l);
-	if (json)
-		json_end_line(&w, ']');
-	else if (term_is_tty())
-		put_line(term_count(l.n, "object", count), format_size(l.bytes, size), "");
+	json_begin(&w, NULL, '[');
+	for (size_t i = 0; i < l->n; i++)
+		put_json_object(&w, &l->objects[i]);
+	json_end_line(&w, ']');
+}
+
+static int list_objects(const struct carton_cache_options *options, bool json)
+{
+	struct list l = { NULL };
+	int r = carton_cache_list(options, add_object, &l);
+
+	if (r == 0) {
+		qsort(l.objects, l.n, sizeof(*l.objects), compare);
+		(json ? put_json : put_table)(&l);
+	}
+	free(l.objects);
 	return r;
 }
 
+/* ---- the others ---- */
+
 /* Prints a location for nginx, with which other nodes can use this cache as a mirror. */
-static int export(const struct carton_cache_options *options)
+static int run_export(const char *word, const struct carton_cache_options *options, bool json)
 {
 	char path[4096];
 	int r = carton_cache_directory(options, path, sizeof(path));
 
+	(void)word, (void)json;
 	if (r == 0)
 		printf("# For a server of nginx whose workers run as the owner of the cache (user "
 		       "...;).\n"
@@ -117,48 +161,90 @@ static int export(const struct carton_cache_options *options)
 	return r;
 }
 
-/* 0 or -errno; -EBADMSG: it was reported; -EINVAL: there is no such command. */
-static int cache_command(char **words, int n, const struct carton_cache_options *options, bool json)
+static int run_list(const char *word, const struct carton_cache_options *options, bool json)
+{
+	(void)word;
+	return list_objects(options, json);
+}
+
+static int run_gc(const char *word, const struct carton_cache_options *options, bool json)
 {
 	uint64_t target = options->size ? options->size : UINT64_MAX, freed = 0;
-	char path[4096];
+	char size[SIZE_TEXT];
 	int r;
 
-	if (strcmp(words[0], "list") == 0 && n == 1)
-		return list_objects(options, json);
-	if (json)
-		return -EINVAL;
-	if (strcmp(words[0], "gc") == 0 && n <= 2) {
-		if (n == 2 && !parse_size(words[1], &target))
-			return ctl_usage("cache gc: expected a size such as 500M or 20G: %s",
-					 ctl_shown(words[1])),
-			       -EBADMSG;
-		r = carton_cache_gc(options, target, &freed);
-		if (r == 0)
-			printf("freed %" PRIu64 " bytes\n", freed);
-		return r;
-	}
-	if (strcmp(words[0], "verify") == 0 && n == 1) {
-		ssize_t bad = carton_cache_verify(options, progress_show, "verify");
+	(void)json;
+	if (word && !parse_size(word, &target))
+		return ctl_usage("cache gc: expected a size such as 500M or 20G: %s",
+				 ctl_shown(word)),
+		       -EBADMSG;
+	r = carton_cache_gc(options, target, &freed);
+	if (r == 0)
+		printf("freed %s\n", format_size(freed, size));
+	return r;
+}
 
-		progress_clear();
-		if (bad >= 0)
-			printf("%zd damaged %s removed\n", bad, bad == 1 ? "entry" : "entries");
-		return bad > 0 ? -EBADMSG : (int)bad;
-	}
-	if (strcmp(words[0], "export") == 0 && n == 1)
-		return export(options);
-	if (strcmp(words[0], "path") == 0 && n == 2) {
-		r = carton_cache_path(options, words[1], path, sizeof(path));
-		if (r == -EINVAL)
-			return ctl_usage("cache path: expected 64 hexadecimal digits: %s",
-					 ctl_shown(words[1])),
-			       -EBADMSG;
-		if (r == 0)
-			puts(path);
-		return r;
-	}
-	return -EINVAL;
+static int run_verify(const char *word, const struct carton_cache_options *options, bool json)
+{
+	ssize_t bad = carton_cache_verify(options, progress_show, "verify");
+
+	(void)word, (void)json;
+	progress_clear();
+	if (bad >= 0)
+		printf("%zd damaged %s removed\n", bad, bad == 1 ? "entry" : "entries");
+	return bad > 0 ? -EBADMSG : (int)bad;
+}
+
+static int run_path(const char *word, const struct carton_cache_options *options, bool json)
+{
+	char path[4096];
+	int r = carton_cache_path(options, word, path, sizeof(path));
+
+	(void)json;
+	if (r == -EINVAL)
+		return ctl_usage("cache path: expected 64 hexadecimal digits: %s", ctl_shown(word)),
+		       -EBADMSG;
+	if (r == -ENOENT)
+		return text_line(stderr, "cartonctl: not in the cache: %s", word), -EBADMSG;
+	if (r == 0)
+		puts(path);
+	return r;
+}
+
+/* What can be done with the cache. 0 or -errno; -EBADMSG: it was reported. */
+static const struct action {
+	const char *name;
+	const char *word; /* that may follow; NULL: none */
+	bool needs_word, json;
+	int (*run)(const char *word, const struct carton_cache_options *options, bool json);
+} actions[] = {
+	{ "list", NULL, false, true, run_list },      { "gc", "SIZE", false, false, run_gc },
+	{ "verify", NULL, false, false, run_verify }, { "path", "SHA256", true, false, run_path },
+	{ "export", NULL, false, false, run_export }, { .name = NULL },
+};
+
+#define ACTIONS "list, gc, verify, path or export"
+
+/* The action that `words` ask for, or NULL: reported. */
+static const struct action *find_action(char **words, int n, bool json)
+{
+	const struct action *a = actions;
+
+	if (n == 0)
+		return ctl_usage("cache: " ACTIONS " is missing"), NULL;
+	while (a->name && strcmp(a->name, words[0]) != 0)
+		a++;
+	if (!a->name)
+		return ctl_usage("cache: expected " ACTIONS ": %s", ctl_shown(words[0])), NULL;
+	if (a->needs_word && n < 2)
+		return ctl_usage("cache %s: %s is missing", a->name, a->word), NULL;
+	if (n > 1 + (a->word != NULL))
+		return ctl_usage("cache %s: too many arguments: %s", a->name,
+				 ctl_shown(words[1 + (a->word != NULL)])),
+		       NULL;
+	if (json && !a->json)
+		return ctl_usage("cache %s has no option --json", a->name), NULL;
+	return a;
 }
 
 int ctl_cache(char **words, int n, const struct args *a)
@@ -166,19 +252,15 @@ int ctl_cache(char **words, int n, const struct args *a)
 	const struct carton_cache_options options = { a->values.carton.cache_dir,
 						      a->values.carton.cache_size,
 						      a->values.carton.confine };
+	const struct action *action = find_action(words, n, a->values.json);
 	struct ctl_log log = { .lock = PTHREAD_MUTEX_INITIALIZER };
 	int r;
 
-	carton_log_set(ctl_on_log, &log);
-	r = n > 0 ? cache_command(words, n, &options, a->values.json) : -EINVAL;
-	if (r == -EINVAL) {
-		fputs("usage: cartonctl cache list | gc [SIZE] | verify | path SHA256 | export\n",
-		      stderr);
+	if (!action)
 		return EXIT_USAGE;
-	}
-	if (r == -ENOENT && strcmp(words[0], "path") == 0)
-		text_line(stderr, "cartonctl: not in the cache: %s", words[1]);
-	else if (r < 0 && r != -EBADMSG)
-		text_line(stderr, "cartonctl: cache %s: %s", words[0], strerror(-r));
+	carton_log_set(ctl_on_log, &log);
+	r = action->run(n > 1 ? words[1] : NULL, &options, a->values.json);
+	if (r < 0 && r != -EBADMSG)
+		text_line(stderr, "cartonctl: cache %s: %s", action->name, strerror(-r));
 	return ctl_flush(r < 0 ? EXIT_BAD : EXIT_GOOD);
 }

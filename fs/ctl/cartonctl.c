@@ -103,7 +103,7 @@ static const struct ctl_command commands[] = {
 	  .run = ctl_extract, .min_paths = 1, .max_paths = -1, .writes = true,
 	  .example = "m.carton copy model" },
 	{ "init", "DIRECTORY", "write carton.toml after a look at the files", .run_words = ctl_init,
-	  TO_PACK, .example = "mymodel" },
+	  TO_PACK, .opens_none = true, .example = "mymodel" },
 	{ "pack", "DIRECTORY OUT", "make a carton of unpacked files", .run_words = ctl_pack,
 	  TO_PACK, .example = "mymodel mymodel.carton" },
 	{ "repack", "SOURCE OUT", "store the files of a carton in another way",
@@ -121,11 +121,12 @@ static const struct ctl_command commands[] = {
 	{ "sign", "SOURCE", "write its signature, for those who mount it", .run_words = ctl_sign,
 	  .writes = true, .page = "cartonctl-sign", .example = "--key=key.pem m.carton" },
 	{ "status", "[MOUNTPOINT]", "show what mounts do", .run_words = ctl_status,
-	  .example = "mnt" },
+	  .opens_none = true, .example = "mnt" },
 	{ "stop", "MOUNTPOINT", "unmount, and say who keeps it busy", .run_words = ctl_stop,
-	  .example = "mnt" },
+	  .opens_none = true, .example = "mnt" },
 	{ "refresh", "MOUNTPOINT URL", "fetch from here now: a URL with a new signature",
-	  .run_words = ctl_refresh, .example = "mnt https://example.com/m.carton?signature=x" },
+	  .run_words = ctl_refresh, .opens_none = true,
+	  .example = "mnt 'https://example.com/m.carton?signature=x'" },
 	{ "cache", "list | gc [SIZE] | verify | path SHA256 | export", "look after the cache",
 	  .run_words = ctl_cache, .example = "gc 20G" },
 	{ "help", "[COMMAND]", "show this, or what a command takes", .run_words = run_help },
@@ -206,8 +207,10 @@ static int run_help(char **words, int n, const struct args *a)
 	(void)a;
 	if (n > 1)
 		return ctl_usage("help: too many arguments: %s", ctl_shown(words[1]));
-	if (n && !command)
+	if (n && !command) {
+		ctl_help_is_of(NULL);
 		return unknown_command(words[0]);
+	}
 	ctl_put_help(commands, command);
 	return ctl_flush(EXIT_GOOD);
 }
@@ -224,8 +227,8 @@ static int run_version(char **words, int n, const struct args *a)
 /* Runs a command that reads a carton: the first of the words after the command. */
 static int run_on_source(const struct ctl_command *command, int n, char **words, struct args *a)
 {
-	if (n == 0)
-		return ctl_usage("%s: SOURCE is missing", command->name);
+	if (n == 0 || !*words[0])
+		return ctl_usage("%s: SOURCE is %s", command->name, n ? "empty" : "missing");
 	a->source = strdup(words[0]);
 	if (!a->source)
 		return ctl_failed(command->name, -ENOMEM);

@@ -36,11 +36,14 @@ static void put_command_help(const struct ctl_command *c)
 	if (!c->example)
 		return;
 	printf("example: cartonctl %s %s\n\n", c->name, c->example);
-	option_put_help(stdout, c->name, true);
-	fputs("\nOptions of all commands:\n", stdout);
-	option_put_help(stdout, ALL, true);
-	printf("See %s(1), and cartonfs(1) for what the options mean.\n",
-	       c->page ? c->page : "cartonctl");
+	if (option_put_help(stdout, c->name, true))
+		putchar('\n');
+	if (!c->opens_none) {
+		fputs("Options of all commands:\n", stdout);
+		option_put_help(stdout, ALL, true);
+	}
+	printf("See %s(1)%s.\n", c->page ? c->page : "cartonctl",
+	       c->opens_none ? "" : ", and cartonfs(1) for what the options mean");
 }
 
 /* The words of a command's arguments, if there are alternatives. */

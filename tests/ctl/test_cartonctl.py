@@ -474,6 +474,13 @@ def test_verify_many_bad_files(work):
     (('info', '-l', 'x'), 'info has no option --long'), (('hash', '-0', 'x'), 'hash has no option -0'),
     (('cache', 'gc', '1x'), 'cache gc: expected a size such as 500M or 20G: 1x'),
     (('cache', 'path', '12'), 'cache path: expected 64 hexadecimal digits: 12'),
+    (('cache',), 'cache: list, gc, verify, path or export is missing'),
+    (('cache', 'lst'), 'cache: expected list, gc, verify, path or export: lst'),
+    (('cache', 'path'), 'cache path: SHA256 is missing'),
+    (('cache', 'list', '--json', 'x'), 'cache list: too many arguments: x'),
+    (('cache', 'gc', '1M', 'x'), 'cache gc: too many arguments: x'),
+    (('cache', 'gc', '--json'), 'cache gc has no option --json'),
+    (('info', ''), 'info: SOURCE is empty'),
     (('info', '--bogus', 'x'), "unrecognized option '--bogus'"),
     (('info', '--jsn', 'x'), "unrecognized option '--jsn'; did you mean --json?"),
     (('ls', '--srt=https://u:secret@h/', 'x'), "unrecognized option '--srt'; did you mean --sort?"),
@@ -488,11 +495,6 @@ def test_usage(args, says):
     assert p.stderr == f"cartonctl: {says}\nTry 'cartonctl {command}--help'.\n"
 
 
-@pytest.mark.parametrize('words', [(), ('nonsense',), ('path',), ('list', '--json', 'x')])
-def test_usage_of_cache(words):
-    p = ctl('cache', *words)
-    assert (p.returncode, p.stdout) == (1, '')
-    assert p.stderr == 'usage: cartonctl cache list | gc [SIZE] | verify | path SHA256 | export\n'
 
 
 def test_help_and_version():
@@ -516,7 +518,22 @@ def test_help_and_version_as_commands():
     page = ctl('help', 'pack')
     assert page.returncode == 0 and page.stdout == ctl('pack', '-h').stdout == ctl('-h', 'pack').stdout
     assert '\nexample: cartonctl pack ' in page.stdout
-    assert ctl('help', 'verfy').stderr.startswith('cartonctl: unknown command: verfy; did you mean verify?')
+    p = ctl('help', 'verfy')
+    assert p.stderr == "cartonctl: unknown command: verfy; did you mean verify?\nTry 'cartonctl --help'.\n"
+
+
+def test_help_has_the_options_of_the_command():
+    """Whose signature is wanted, where that is asked; and nothing that does not matter to the command."""
+    assert 'verify_key=PEM' in run(CARTONFS, '--help').stdout
+    for command in ('info', 'verify', 'extract', 'fetch'):
+        page = ctl('help', command).stdout
+        for option in ('--verify-key=', '--verify-ca=', '--signer=', '--signature=', '--hub-token', '--sha256='):
+            assert option in page, (command, option)
+    assert '--verify-key=' not in ctl('help', 'hash').stdout
+    for command in ('init', 'status', 'stop', 'refresh'):
+        assert '--mirror' not in ctl('help', command).stdout
+    for command in re.findall(r'^  ([a-z]+) ', ctl('help').stdout, re.M):
+        assert '\n\n\n' not in ctl('help', command).stdout
 
 
 @pytest.mark.parametrize('home', ['/proc/none', '/dev/null', ''])

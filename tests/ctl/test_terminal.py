@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What cartonctl prints at a terminal: its width, its colours, no text that the terminal obeys."""
 import hashlib
+import json
+import os
 import re
 import subprocess
 
 import pytest
 
-from harness import CARTONCTL, environment
+from harness import CARTONCTL, ctl, environment
 from terminal import plain, terminal, width
 from zipwriter import Carton, sample
 
@@ -84,8 +86,12 @@ def test_cache_list_is_a_table(work):
         name = hashlib.sha256(bytes([i]) * (2 << 20)).hexdigest()
         (objects / name[:2]).mkdir(parents=True, exist_ok=True)
         (objects / name[:2] / name).write_bytes(bytes([i]) * (2 << 20))
+        os.utime(objects / name[:2] / name, (10 ** 9 + i, 10 ** 9 + i))
     for d in (work / 'cache', *(work / 'cache').rglob('*')):
         d.chmod(0o700 if d.is_dir() else 0o400)
-    head, *rows, total = plain(terminal(80, 'cache', 'list', f'--cache-dir={work}/cache')).splitlines()
+    flag = f'--cache-dir={work}/cache'
+    head, *rows, total = plain(terminal(80, 'cache', 'list', flag)).splitlines()
     assert head.split() == ['SHA256', 'SIZE', 'USED'] and total.split() == ['3', 'objects', '6.0', 'MiB']
+    used = [x['used'] for x in json.loads(ctl('cache', 'list', '--json', flag).stdout)]
+    assert used == [10 ** 9 + 2, 10 ** 9 + 1, 10 ** 9], 'the last used first'
     assert max(map(len, [head, *rows, total])) <= 80 and len(rows) == 3
