@@ -173,6 +173,16 @@ def test_mounted_twice(sample_carton, work):
     assert len(said) == 2
 
 
+@pytest.mark.parametrize('option, status, says', [
+    ('verify_key={work}/none', 32, '{work}/none: cannot be read: No such file or directory'),
+    ('mirror=foo', 1, 'foo: is no template for a mirror: it has none of {{sha256}}, {{path}} and {{source}}')])
+def test_a_fault_that_is_not_of_the_carton(sample_carton, work, point, option, status, says):
+    """It is said once, of what has it: "No such file" beside the name of the carton would send people to that."""
+    p = run(CARTONFS, '-o', option.format(work=work), sample_carton[0], point())
+    assert (p.returncode, p.stderr.splitlines()) == (status, [
+        f'cartonfs: {says.format(work=work)}', f'cartonfs: {sample_carton[0]}: not mounted'])
+
+
 def test_relative_paths(sample_carton, work, point):
     """Source, mountpoint and cache_dir count from where the command runs, not from /."""
     shutil.copy(sample_carton[0], work / 'm.carton')
