@@ -253,7 +253,10 @@ static ssize_t decoder_read(struct stream *s, void *ret_buf, size_t n)
 	for (ZSTD_outBuffer more = { &extra, 1, 0 }; last && r == 1;) {
 		r = step(d, &more);
 		if (more.pos > 0)
-			return bad(d, "it decodes to more than its declared size");
+			return log_error(-EBADMSG, d->name,
+					 "bad %s data: it decodes to more than its declared size, "
+					 "%" PRIu64 " bytes",
+					 decode_name(d->method), d->size);
 	}
 	return r < 0 ? r : (ssize_t)out.pos;
 }

@@ -43,7 +43,7 @@ static int find_eocd(const struct zip *z, const uint8_t *tail, size_t n, size_t 
 	if (found == SIZE_MAX && any)
 		return zip_refuse("data after the end record, or its comment length is wrong");
 	if (found == SIZE_MAX)
-		return what_refuse(z->source, "refused zip: not a zip file, or cut off: no end of "
+		return what_refuse(z->source, "is not a zip file, or was cut off: it has no end of "
 					      "central directory record; was it downloaded to its "
 					      "end?");
 	/* also a signature near the end, where a record would not fit */

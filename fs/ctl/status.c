@@ -195,7 +195,7 @@ static void put_traffic(const struct view *v, const char *json, const char *moun
 		s->when = t;
 	}
 	if (number(json, "cache_hits") + number(json, "cache_misses")) {
-		snprintf(text, sizeof(text), "%" PRIu64 " of %" PRIu64 " contents were there",
+		snprintf(text, sizeof(text), "%" PRIu64 " of %" PRIu64 " files found in it",
 			 number(json, "cache_hits"),
 			 number(json, "cache_hits") + number(json, "cache_misses"));
 		put_text(v, "cache", text);

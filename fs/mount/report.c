@@ -106,6 +106,11 @@ static void on_log(void *ctx, enum carton_log_level level, const char *subject, 
 		put_line(t, priorities[level], prefixes[level], subject, message);
 }
 
+void report_covered(const struct report *t, const char *message)
+{
+	put_line(t, LOG_WARNING, "warning: ", t->options->mountpoint, message);
+}
+
 int report_status(const struct report *t, int status)
 {
 	if (status != EXIT_GOOD)

@@ -45,6 +45,9 @@ void report_opened(struct report *t, bool good);
 void report_not_mounted(struct report *t, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 
+/* Warns of what the mount covers: no error of the mount, so its status does not count it. */
+void report_covered(const struct report *t, const char *message);
+
 /* Writes the exit status to error_file, for supervisors that do not see it. Returns it. */
 int report_status(const struct report *t, int status);
 

@@ -177,7 +177,7 @@ static int serve(struct session *s)
 		return status;
 	if (attach(s) == 0) {
 		if (s->covers)
-			carton_log(CARTON_LOG_WARNING, s->options->mountpoint, "%s", s->covers);
+			report_covered(&s->report, s->covers);
 		/* the next start of the service mounts anew */
 		if (keep_begin(&s->keep, &s->mount, s->options) < 0)
 			return EXIT_SYSTEM;

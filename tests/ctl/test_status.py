@@ -581,7 +581,7 @@ def test_priorities_for_the_journal(mount_fg, work):
         assert any(ln.startswith('<3>cartonfs: model/bad: sha256 mismatch') for ln in lines), lines
         # what ends a unit before it has mounted: each in one line, without a hint that is for people at a terminal
         (work / 'junk').write_text('no zip')
-        for args, says in (((work / 'junk', where), 'not mounted: refused zip: '),
+        for args, says in (((work / 'junk', where), 'not mounted: is not a zip file'),
                            (('-o', 'verify=x', path, where), '-o verify=x: expected auto, open'), ((path, ''), 'MOUNTPOINT is')):
             err.truncate(0)
             err.seek(0)

@@ -44,8 +44,8 @@ FILES = {
             'is a git-lfs pointer, not the file: run git lfs pull, or cartonctl import hf://ORG/REPO OUT.carton'),
     'safetensors': (weights(a=b'1234'), 'is a safetensors file: with a name in .safetensors it can be mounted'),
     'hdf5': (b'\x89HDF\r\n\x1a\n' + bytes(100), f'is an HDF5 file, not a carton: {PUT}'),
-    'other': (b'no zip at all', 'refused zip: not a zip file, or cut off: no end of central directory record; '
-                                  'was it downloaded to its end?'),
+    'other': (b'no zip at all', 'is not a zip file, or was cut off: it has no end of central directory record; '
+                                'was it downloaded to its end?'),
 }
 
 

@@ -166,6 +166,8 @@ def test_mounted_twice(sample_carton, work):
             p = run(CARTONFS, path, where)
             assert p.returncode == 0
             said.append(p.stderr)
+        status = json.loads((where / '.cartonfs/status.json').read_text())
+        assert (status['errors'], status['last_errors']) == (0, []), 'nothing is wrong with it'
         assert said[0] == '' and re.fullmatch(f'cartonfs: warning: {where}: a carton is mounted there already.*\n', said[1])
     finally:
         while mountinfo(where):

@@ -510,7 +510,7 @@ static void test_directory_data(void **state)
 		{ METHOD_ZSTD, checked, sizeof(checked) - 2, "ends too early" },
 		{ METHOD_ZSTD, "\x28\xb5\x2f\xfd\x20\x00\x01\x00\x00", 9, NULL },
 		{ METHOD_ZSTD, "\x28\xb5\x2f\xfd\x20\x01\x09\x00\x00x", 10,
-		  "more than its declared size" },
+		  "more than its declared size, 0 bytes" },
 		{ METHOD_ZSTD, "not zstd", 8, "bad zstd data" },
 		{ METHOD_DEFLATE, "\x03\x00", 2, NULL },
 		{ METHOD_DEFLATE, "\x01\x00\x00\xff\xff", 5, NULL },
