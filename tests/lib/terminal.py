@@ -12,11 +12,11 @@ import unicodedata
 from harness import CARTONCTL, environment
 
 
-def terminal(columns, *args, **env):
-    """What `cartonctl *args` prints at a terminal of so many columns, as one string."""
+def terminal(columns, *args, program=CARTONCTL, **env):
+    """What `cartonctl *args`, or another program, prints at a terminal of so many columns, as one string."""
     leader, follower = pty.openpty()
     fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack('4H', 50, columns, 0, 0))
-    p = subprocess.Popen([CARTONCTL, *map(str, args)], stdin=subprocess.DEVNULL, stdout=follower, stderr=follower,
+    p = subprocess.Popen([program, *map(str, args)], stdin=subprocess.DEVNULL, stdout=follower, stderr=follower,
                          env=environment() | {'TERM': 'xterm', **env})
     os.close(follower)
     out = b''

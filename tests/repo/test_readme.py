@@ -18,7 +18,7 @@ import pytest
 import faultserver
 from harness import BUILD, IS_ROOT, PROGRAMS, ROOT, SANITIZED, ctl, mountinfo, run
 from hubrepo import HubServer, Repo
-from terminal import plain, terminal
+from terminal import plain, terminal, width
 from termsvg import picture
 
 TEXT = (ROOT / 'README.md').read_text()
@@ -96,6 +96,15 @@ def test_make_demo():
         assert at >= 0, f'README.md shows {line!r}, the demo does not, or elsewhere'
 
 
+def test_demo_at_a_terminal():
+    """Its commands see a terminal as well: no hash is broken at its edge, and colours change no check."""
+    out = plain(terminal(80, BUILD, program=ROOT / 'tests/demo'))
+    assert 'Everything worked as expected.' in out, out
+    found = out.split('$ cartonctl verify damaged.carton\n')[1]
+    assert len(re.findall(r'\b[0-9a-f]{64}\b', found)) == 2 and max(map(width, found.splitlines())) <= 80, found
+    assert '\n$ (cd mnt; ' in out, 'the next command is in the directory above'
+
+
 def test_make_install(work):
     """Both words of README.md, into a directory; the build is not touched."""
     for target in ('install', 'uninstall'):
@@ -155,7 +164,7 @@ def test_commands(newcomer, server):
     model = ctl('hash', work / 'build/sample.carton').stdout.strip()
     assert seen['cat mnt/carton.toml'] == load_demo().CARTON_TOML
     assert 'user.carton.state="' in seen['getfattr -d mnt/carton.toml']
-    assert 'zero.npy' in seen['ls mnt/views/tensor_data'].split()
+    assert 'zero.npy' in seen['ls mnt/views mnt/views/tensor_data'].split()
     assert seen['cartonctl verify build/sample.carton'].startswith(f'ok: {len(hashes)} files') and model
     assert seen['cartonctl diff build/sample.carton build/sample'].startswith('the same: ')
     assert len(seen['cartonctl cache list'].splitlines()) >= 5
