@@ -111,6 +111,7 @@ static void do_mount(struct state *s)
 	int fd;
 
 	if (s->mounted || fuse_session_mount(s->session, s->options->mountpoint) < 0) {
+		mountpoint_explain();
 		reply(s->socket, -EIO, -1);
 		return;
 	}

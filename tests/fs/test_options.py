@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import harness
-from harness import CARTONCTL, CARTONFS, IS_ROOT, expected, mountinfo, run, scan
+from harness import CARTONCTL, CARTONFS, IS_ROOT, NOBODY, expected, mountinfo, run, scan
 from zipwriter import Carton, sample
 
 needs_root = pytest.mark.needs_root     # mount(8) does
@@ -183,6 +183,23 @@ def test_a_fault_that_is_not_of_the_carton(sample_carton, work, point, option, s
     p = run(CARTONFS, '-o', option.format(work=work), sample_carton[0], point())
     assert (p.returncode, p.stderr.splitlines()) == (status, [
         f'cartonfs: {says.format(work=work)}', f'cartonfs: {sample_carton[0]}: not mounted'])
+
+
+@pytest.mark.skipif(not IS_ROOT, reason='hides a program of the system')
+@pytest.mark.parametrize('lack, says', [
+    ('mount --bind /dev/null "$1"', 'is missing, which mounts for users other than root: install the package fuse3'),
+    ('cp "$1" copy; chmod 755 copy; mount --bind copy "$1"',
+     'is not setuid root, so it cannot mount for users other than root')])
+def test_without_fusermount3(sample_carton, work, lack, says):
+    """What libfuse says of that does not tell a user what to do."""
+    helper = shutil.which('fusermount3')
+    shutil.copy(sample_carton[0], work / 'm.carton')
+    for path in (work, work / 'm.carton'):
+        os.chown(path, NOBODY, NOBODY)
+    script = f'{lack}; shift; export HOME=.; mkdir mnt; chown {NOBODY} mnt; exec setpriv --reuid={NOBODY} --regid={NOBODY} --clear-groups "$@"'
+    p = run('unshare', '--mount', 'sh', '-ec', script, 'sh', helper, CARTONFS, 'm.carton', 'mnt', cwd=work)
+    assert p.returncode == 32 and p.stderr.splitlines()[-1] == f'cartonfs: {helper}: {says}', p.stderr
+    assert mountinfo(work / 'mnt') is None
 
 
 def test_relative_paths(sample_carton, work, point):
