@@ -127,6 +127,23 @@ struct carton_options {
 int carton_open(const char *source, const struct carton_options *options, struct carton **ret);
 
 /*
+ * Called when a request has ended, on a thread of the carton's that must not be kept waiting;
+ * perhaps before the call that began the request has returned.
+ */
+typedef void carton_done_fn(void *ctx, int result);
+
+/*
+ * As carton_open(), but on a thread of its own: a caller that waits for `done` can give up before a
+ * silent server does. -EINPROGRESS: `done` will be called with the result; until then, `source` and
+ * the strings of `options` must live, and *ret is for carton_stop() and carton_close() only. Both
+ * end the wait soon, with -ENOTCONN; the latter returns after `done` has. *ret is to be closed
+ * after a failure, too. Or -EINVAL: `confine`, which would confine that thread alone; -ENOMEM;
+ * -EAGAIN.
+ */
+int carton_open_later(const char *source, const struct carton_options *options,
+		      carton_done_fn *done, void *ctx, struct carton **ret);
+
+/*
  * Why the last call of this thread failed that opens a carton, or lists, finds, pins or reads files
  * (carton_open() to carton_info()): `error` is its result. In a carton_done_fn, why the request has
  * failed. One line that is safe to print: the subject, if there is one, and the message, as the log
@@ -179,12 +196,6 @@ void carton_stop(struct carton *c);
 
 /* Stops it if that was not done, waits for its threads, frees it. Nothing is pinned. NULL-safe. */
 void carton_close(struct carton *c);
-
-/*
- * Called when a request has ended, on a thread of the carton's that must not be kept waiting;
- * perhaps before the call that began the request has returned.
- */
-typedef void carton_done_fn(void *ctx, int result);
 
 /* Has the cache room for so many bytes more, perhaps in place of what nobody uses? */
 bool carton_has_room(struct carton *c, uint64_t bytes);

@@ -11,9 +11,10 @@ Cartons from Python, by libcarton: files and tensors whose bytes are verified, w
 
 Options are the members of struct carton_options, see carton.h: carton.open(url, offline=True).
 Failures are OSError with errno and the text of the library; DamagedError where bytes are not those
-that MANIFEST says, of which none is returned. Any thread may use a carton and its files. Of a
-process that was forked they cannot be used: it opens the carton anew. Where fsspec is installed,
-fsspec.filesystem('carton', fo=source) is a carton. LIBCARTON names a library that is not installed.
+that MANIFEST says, of which none is returned. Ctrl-C ends a wait for a server at once. Any thread may
+use a carton and its files. Of a process that was forked they cannot be used: it opens the carton
+anew. Where fsspec is installed, fsspec.filesystem('carton', fo=source) is a carton. LIBCARTON names a
+library that is not installed.
 """
 import atexit
 import collections
@@ -50,6 +51,10 @@ class _Options(ctypes.Structure):
                 ('progress', c_void_p), ('progress_ctx', c_void_p)]
 
 
+class _Range(ctypes.Structure):
+    _fields_ = [('file', c_void_p), ('off', c_uint64), ('n', ctypes.c_size_t)]
+
+
 class _Stat(ctypes.Structure):
     _fields_ = [('kind', c_int), ('executable', c_bool), ('ino', c_uint64), ('size', c_uint64),
                 ('size_known', c_bool), ('size_certain', c_bool), ('nlink', ctypes.c_uint32), ('hidden', c_bool),
@@ -60,7 +65,8 @@ _lib = ctypes.CDLL(os.environ.get('LIBCARTON', 'libcarton.so.0'))
 _libc = ctypes.CDLL(None)
 _libc.free.restype, _libc.free.argtypes = None, [c_void_p]
 for _name, _result, *_arguments in (
-        ('open', c_int, c_char_p, ctypes.POINTER(_Options), _pointer), ('close', None, c_void_p),
+        ('open_later', c_int, c_char_p, ctypes.POINTER(_Options), _done_fn, c_void_p, _pointer),
+        ('stop', None, c_void_p), ('close', None, c_void_p),
         ('error', c_char_p, c_int), ('is_bare', c_bool, c_void_p),
         ('model_hash', None, c_void_p, c_char_p),
         ('info', c_int, c_void_p, _pointer), ('root', c_void_p, c_void_p),
@@ -71,12 +77,15 @@ for _name, _result, *_arguments in (
         ('size', c_int, c_void_p, c_void_p, _done_fn, c_void_p, _pointer),
         ('pin', c_int, c_void_p, c_void_p, _done_fn, c_void_p, _pointer), ('unpin', None, c_void_p),
         ('read', ctypes.c_ssize_t, c_void_p, c_void_p, ctypes.c_size_t, c_uint64, c_bool),
-        ('request_cancel', c_bool, c_void_p), ('request_free', None, c_void_p)):
+        ('read_later', c_int, c_void_p, ctypes.POINTER(_Range), _done_fn, c_void_p, _pointer),
+        ('request_data', c_void_p, c_void_p), ('request_cancel', c_bool, c_void_p), ('request_free', None, c_void_p)):
     _function = getattr(_lib, 'carton_' + _name)
     _function.restype, _function.argtypes = _result, _arguments
 
 _KINDS = 'directory', 'file', 'symlink'
 _MAPPED = 1 << 20       # bytes from which memory is mapped: it comes zeroed, and goes back at once
+_AT_ONCE = 1 << 20      # bytes of a read that does not wait,
+_LATER = 1 << 24        # and of one that does, which the library has in memory once more
 Stat = collections.namedtuple('Stat', 'name kind size executable mtime')
 Stat.__doc__ = "kind: 'directory', 'file' or 'symlink'; mtime: seconds since 1970."
 
@@ -109,29 +118,43 @@ _waits, _numbers = {}, itertools.count(1)
 @_done_fn
 def _on_done(number, result):
     """Called on a thread of the library."""
-    ended, results = _waits.pop(number)
-    results.extend((result, _lib.carton_error(result)))
-    ended.set()
+    ended, results = _waits.pop(number, (None, None))
+    if ended:       # else nobody waits any more
+        results.extend((result, _lib.carton_error(result)))
+        ended.set()
 
 
-def _wait(begin, handle, node, path, undo=None):
-    """Starts a request by `begin` and waits for its end, or for Ctrl-C; `undo` reverts a success that came before."""
-    number, ended, results, request = next(_numbers), threading.Event(), [], c_void_p()
+def _run(begin, first, second, handle, cancel, undo=None):
+    """
+    Starts what has the handle, and waits for its end, or for Ctrl-C. Then `cancel` says whether nothing will come of
+    it; else it ends soon, and `undo` reverts a success. The result, and the text of a failure.
+    """
+    number, ended, results = next(_numbers), threading.Event(), []
     _waits[number] = ended, results
     try:
-        r = begin(handle, node, _on_done, number, ctypes.byref(request))
+        r = begin(first, second, _on_done, number, ctypes.byref(handle))
         if r == -errno.EINPROGRESS:
             ended.wait()
     except BaseException:
-        if request and not _lib.carton_request_cancel(request):
+        if handle and not cancel(handle):
             ended.wait()
             if undo and results[0] == 0:
-                undo(node)
+                undo()
         raise
     finally:
         _waits.pop(number, None)
+    return results or (r, None)
+
+
+def _wait(begin, first, second, path, undo=None, take=None):
+    """For a request that `begin` starts; `take` gets it with its result."""
+    request = c_void_p()
+    try:
+        r, text = _run(begin, first, second, request, _lib.carton_request_cancel, undo)
+        _check(r, path, text)
+        return take(request, r) if take else r
+    finally:
         _lib.carton_request_free(request)
-    _check(results[0] if results else r, path, *results[1:])
 
 
 # ---- files ----
@@ -146,7 +169,7 @@ class File(io.RawIOBase):
         stat = _Stat()
         try:
             node = carton._resolve(path)
-            _wait(_lib.carton_pin, carton._handle, node, os.fsdecode(path), _lib.carton_unpin)
+            _wait(_lib.carton_pin, carton._handle, node, os.fsdecode(path), lambda: _lib.carton_unpin(node))
         except BaseException:
             self.close()
             raise
@@ -178,17 +201,30 @@ class File(io.RawIOBase):
             self._at = at
             return at
 
+    def _read(self, view, at):
+        """Some bytes; those that are not in memory are waited for, so that Ctrl-C is heeded."""
+        def take(request, n):
+            ctypes.memmove(into, _lib.carton_request_data(request), n)
+            return n
+
+        path, handle = os.fsdecode(self.name), self._carton._handle
+        n, into = len(view), ctypes.byref(ctypes.c_char.from_buffer(view))
+        got = _lib.carton_read(self._node, into, min(n, _AT_ONCE), at, True)
+        if got != -errno.EAGAIN:
+            return _check(got, path)
+        part = _Range(self._node, at, min(n, _LATER))
+        return _wait(_lib.carton_read_later, handle, ctypes.byref(part), path, take=take)
+
     def readinto(self, buffer):
-        view = memoryview(buffer)
+        view, done = memoryview(buffer), 0
         view = view.cast('B') if view.nbytes else view      # there is no cast of nothing
         with self._lock:
             self._check_open()
-            if not view.nbytes or self._at >= self.size:
-                return 0
-            n = _check(_lib.carton_read(self._node, ctypes.byref(ctypes.c_char.from_buffer(view)), len(view),
-                                        self._at, False), os.fsdecode(self.name))
-            self._at += n
-            return n
+            size = min(view.nbytes, max(self.size - self._at, 0))
+            while done < size and (got := self._read(view[done:size], self._at + done)):
+                done += got
+            self._at += done
+            return done
 
     def read(self, size=-1):
         return bytes(self.memoryview(size))
@@ -245,7 +281,14 @@ class Carton:
                 value = _bytes(value)
             setattr(values, name, value)
         self._views = os.fsdecode(values.views or b'')
-        _check(_lib.carton_open(_bytes(source), ctypes.byref(values), ctypes.byref(self._handle)), os.fsdecode(source))
+        name, strings = os.fsdecode(source), _bytes(source)
+        try:
+            r, text = _run(_lib.carton_open_later, strings, values, self._handle, _lib.carton_stop)
+            _check(r, name, text)
+        except BaseException:
+            handle, self._handle = self._handle, c_void_p()
+            _lib.carton_close(handle)
+            raise
         self._closed = False
         _open.add(self)
 
@@ -296,8 +339,12 @@ class Carton:
         self.close()
 
     def _resolve(self, path):
-        node = c_void_p()
-        _check(_lib.carton_resolve(self._handle, _bytes(path).rstrip(b'/'), ctypes.byref(node)), os.fsdecode(path))
+        """Waits for the generated directories above it before the library would, which does not heed Ctrl-C."""
+        node, name, parts = c_void_p(_lib.carton_root(self._handle)), os.fsdecode(path), _bytes(path).rstrip(b'/')
+        parts = parts.split(b'/')
+        for n in range(1, len(parts) + 1):
+            _wait(_lib.carton_list, self._handle, node, name)
+            _check(_lib.carton_resolve(self._handle, b'/'.join(parts[:n]), ctypes.byref(node)), name)
         return node
 
     def _stat(self, node):

@@ -40,6 +40,9 @@ struct carton {
 	struct mirrors *mirrors;       /* likewise; or NULL */
 	struct login *logins;	       /* for its http */
 	struct cancel stop;	       /* fired when the carton is closed */
+	pthread_t opener;	       /* the thread of carton_open_later(), */
+	bool has_opener;	       /* if there is one, */
+	atomic_bool opening;	       /* and it is at work */
 	struct object_store *store;
 	struct tree *tree;
 	struct carton_index index;    /* what opens use, if anything */
@@ -89,6 +92,13 @@ enum opening {
 /* Errors of carton_open(). `pack`: what is made of the source; NULL: nothing. */
 int carton_open_as(enum opening how, const char *source, const struct carton_options *options,
 		   const struct carton_pack_options *pack, struct carton **ret);
+
+/* Not open yet; NULL: no memory. It is closed in any case. */
+struct carton *carton_new(void);
+
+/* Opens a new one, as carton_open_as(). It is to be closed, also after a failure. */
+int carton_open_into(struct carton *c, const char *source, const struct carton_options *options,
+		     enum opening how, const struct carton_pack_options *pack);
 
 /*
  * The damaged() of the store of `carton`: tells the user of the carton which files show the object.

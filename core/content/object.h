@@ -56,6 +56,7 @@ struct object_options {
 	const struct mirrors
 		*mirrors;   /* likewise; asked before links and a remote carton; or NULL */
 	int64_t timeout_ms; /* for a server, or another process, to make progress; 0: the default */
+	struct cancel *stop; /* likewise; firing it ends all waits, with -ENOTCONN; NULL: never */
 	/* Returns the next other entry with the object's bytes; *at is 0 at first. Any thread. */
 	const struct entry *(*find_entry)(void *ctx, const struct object *o, size_t *at);
 	/*

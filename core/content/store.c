@@ -163,7 +163,7 @@ int object_store_new(const struct object_options *options, struct object_store *
 		options->budget->ctx = s;
 		options->budget->make_room = keep_make_room;
 	}
-	cancel_init(&s->stop, NULL);
+	cancel_init(&s->stop, options->stop);
 	task_init(&s->clock, s->options.events, LANE_QUICK, waits_expire);
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_mutex_init(&s->hash_jobs.lock, NULL);

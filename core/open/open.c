@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opens a carton from a file, a directory or a URL, and closes it. */
+/* Opens a carton from a file, a directory or a URL. */
 #include "carton/opened.h"
 
 #include <inttypes.h>
@@ -98,6 +98,7 @@ static int open_store(struct carton *c, const struct carton_options *options)
 		.fetch = c->fetch.http ? &c->fetch : NULL,
 		.mirrors = c->mirrors,
 		.timeout_ms = c->fetch.timeout_ms,
+		.stop = &c->stop,
 		.budget = &c->budget,
 		.find_entry = find_entry,
 		.object_of = object_of,
@@ -314,20 +315,15 @@ static int open_views(struct carton *c, const struct carton_options *options)
 	return views_new(&v, &c->views);
 }
 
-int carton_open_as(enum opening how, const char *source, const struct carton_options *options,
-		   const struct carton_pack_options *pack, struct carton **ret)
+int carton_open_into(struct carton *c, const char *source, const struct carton_options *options,
+		     enum opening how, const struct carton_pack_options *pack)
 {
-	struct carton *c = calloc(1, sizeof(*c));
 	struct carton_source s = {
 		.carton = c, .options = options, .name = source, .fd = -1, .pack = pack
 	};
 	char label[256];
 	int r;
 
-	failure_forget();
-	if (!c)
-		return -ENOMEM;
-	cancel_init(&c->stop, NULL);
 	c->damaged = options->damaged;
 	c->damaged_ctx = options->damaged_ctx;
 	c->verify = options->verify == CARTON_VERIFY_OPEN && how != OPEN_UNHASHED;
@@ -347,6 +343,19 @@ int carton_open_as(enum opening how, const char *source, const struct carton_opt
 	if (r == 0)
 		r = open_views(c, options);
 	atomic_store(&c->fetch.wait, options->wait);
+	return r;
+}
+
+int carton_open_as(enum opening how, const char *source, const struct carton_options *options,
+		   const struct carton_pack_options *pack, struct carton **ret)
+{
+	struct carton *c = carton_new();
+	int r;
+
+	failure_forget();
+	if (!c)
+		return -ENOMEM;
+	r = carton_open_into(c, source, options, how, pack);
 	if (r < 0)
 		carton_close(c);
 	else
@@ -395,43 +404,6 @@ bool carton_is_remote(const struct carton *c)
 bool carton_has_room(struct carton *c, uint64_t bytes)
 {
 	return c->cache && cache_reserve(c->cache, bytes) == 0;
-}
-
-void carton_stop(struct carton *c)
-{
-	cancel_fire(&c->stop);
-	if (c->store)
-		object_store_stop(c->store);
-	if (c->fetch.http)
-		http_stop(c->fetch.http);
-}
-
-void carton_close(struct carton *c)
-{
-	if (!c)
-		return;
-	carton_stop(c);
-	workers_free(c->workers);
-	events_free(c->events);
-	if (c->index.file)
-		carton_unpin(from_node(c->index.file));
-	meta_free(c->meta);
-	views_free(c->views);
-	tree_free(c->tree);
-	object_store_free(c->store);
-	chunks_free(c->index.chunks);
-	manifest_free(c->manifest);
-	links_free(c->links);
-	container_close(c->container);
-	source_unref(c->remote_source);
-	http_free(c->fetch.http);
-	servers_free(c->servers);
-	mirrors_free(c->mirrors);
-	login_free(c->logins);
-	cache_close(c->cache);
-	free(c->commit);
-	cancel_finish(&c->stop);
-	free(c);
 }
 
 char *carton_source_label(const char *source, char *ret, size_t n)

@@ -3,22 +3,37 @@
 import errno
 import json
 import re
+import signal
 import struct
+import subprocess
 import sys
 
 import pytest
 
-from harness import BUILD, ROOT, at_once, run
-from origin import LinkedCarton
+import chunkindex
+from chunkindex import CHUNK
+from harness import BUILD, ROOT, at_once, environment, eventually, run
+from origin import LinkedCarton, fault_bytes
 from zipwriter import sample
 
 pytestmark = pytest.mark.needs_plain_build      # the interpreter has no sanitizer
 
 
+def command(work, code, *args):
+    """The words, and what the environment needs."""
+    return ((sys.executable, '-c', f'import sys, carton\n{code}', *map(str, args)),
+            {'PYTHONPATH': str(ROOT / 'core'), 'LIBCARTON': str(BUILD / 'libcarton.so.0'),
+             'PYTHONDONTWRITEBYTECODE': '1', 'XDG_CACHE_HOME': str(work / 'cache')})
+
+
 def python(work, code, *args):
-    return run(sys.executable, '-c', f'import sys, carton\n{code}', *args,
-               env={'PYTHONPATH': str(ROOT / 'core'), 'LIBCARTON': str(BUILD / 'libcarton.so.0'),
-                    'PYTHONDONTWRITEBYTECODE': '1', 'XDG_CACHE_HOME': str(work / 'cache')})
+    words, env = command(work, code, *args)
+    return run(*words, env=env)
+
+
+def start(work, code, *args):
+    words, env = command(work, code, *args)
+    return subprocess.Popen(words, env=environment(**env), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def test_files_and_tensors(work):
@@ -234,26 +249,60 @@ print(os.waitstatus_to_exitcode(os.wait()[1]), len(f.read()))
     assert lines[4] == f'7 {lines[3]}'
 
 
-def test_an_interrupt_ends_a_wait(work, fault):
-    """Ctrl-C while a server sends nothing: at once, and the carton can be closed."""
-    c = LinkedCarton()
-    c.link('model/w.bin', b'w', fault.url('w', silent=1))
+WAYS = {
+    'open': "carton.open(sys.argv[1])",
+    'pin': "c.file('model/w.safetensors')",
+    'resolve': "c.file('views/model/w.safetensors/x.bin')",
+    'list': "c.listdir('views/model/w.safetensors')",
+    'read': 'large.read()',
+    'readinto': 'large.readinto(bytearray(large.size))',
+}
+
+
+@pytest.mark.parametrize('way', WAYS)
+def test_an_interrupt_ends_a_wait(work, fault, cache, way):
+    """Ctrl-C while a server is silent, or slow: at once; and the carton can be closed, or another opened."""
+    large = fault_bytes(40 * CHUNK, seed=5)
+    c = LinkedCarton(method='stored').add(chunkindex.PATH, chunkindex.index(large))
+    c.link('model/w.safetensors', b'w', fault.url('link', silent=1))
+    # the open has one chunk, and to read the rest takes half a minute
+    c.link('model/large', large, fault.url('link', size=len(large), seed=5, rate=CHUNK))
     c.write(work / 'm.carton')
-    with at_once():
-        p = python(work, """
-import os, signal, threading
-def interrupt():
-    while not carton._waits:
-        os.sched_yield()
-    signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
-with carton.open(sys.argv[1], private_links=True) as c:
-    threading.Thread(target=interrupt).start()
-    try:
-        c.file('model/w.bin')
-    except KeyboardInterrupt:
-        print('interrupted', carton._waits)
-""", work / 'm.carton')
-    assert p.returncode == 0 and p.stdout == 'interrupted {}\n'
+    code = f"""
+c = carton.open(sys.argv[2], private_links=True, cache_dir=sys.argv[3])
+large = c.file('model/large')
+large.seek(CHUNK * 9)
+print('ready', flush=True)
+try:
+    {WAYS[way]}
+except KeyboardInterrupt:
+    print('interrupted', carton._waits, large.tell() == CHUNK * 9)
+assert large.seek(0) == 0 and len(large.read(CHUNK)) == CHUNK
+large.close()
+c.close()
+carton.open(sys.argv[2]).close()
+""".replace('CHUNK', str(CHUNK))
+    with at_once(), start(work, code, fault.url('link', silent=1), work / 'm.carton', cache.path) as p:
+        assert p.stdout.readline() == 'ready\n'
+        eventually('the request is there', lambda: len(fault.requests()) > 1)      # besides that of the first chunk
+        p.send_signal(signal.SIGINT)
+        assert p.communicate() == ('interrupted {} True\n', '') and p.returncode == 0
+
+
+def test_a_second_interrupt_does_no_harm(work):
+    """It comes while the first still ends the open: what calls back later finds nobody."""
+    p = python(work, """
+import threading
+class Impatient(threading.Event):
+    def wait(self):
+        raise KeyboardInterrupt
+threading.Event = Impatient
+try:
+    carton.open(sys.argv[1])
+except KeyboardInterrupt:
+    print('interrupted', carton._waits)
+""", sample().write(work / 'm.carton'))
+    assert p.stdout == 'interrupted {}\n' and p.stderr == '' and p.returncode == 0
 
 
 def test_fsspec(work):
@@ -293,13 +342,13 @@ for wrong in (lambda: fs.open('x', 'wb'), lambda: fs.ls('none'), lambda: fsspec.
 def test_options_are_those_of_the_header(work):
     """The same members at the same offsets."""
     p = python(work, '''
-for o in (carton._Options, carton._Stat):
+for o in (carton._Options, carton._Stat, carton._Range):
     print(*(f'{name}={getattr(o, name).offset}' for name, _ in o._fields_), carton.ctypes.sizeof(o))
 ''')
-    lines = {'carton_options': '', 'carton_stat': ''}
+    lines = dict.fromkeys(('carton_options', 'carton_stat', 'carton_range'), '')
     for kind, line in zip(lines, p.stdout.splitlines()):
         names = [word.split('=')[0] for word in line.split()[:-1]]
-        assert len(names) > 8
+        assert len(names) > 2
         lines[kind] = ''.join(f'printf("{n}=%zu ", offsetof(struct {kind}, {n}));\n' for n in names)
     source = work / 'offsets.c'
     source.write_text('#include <carton.h>\n#include <stdio.h>\nint main(void)\n{\n' + ''.join(

@@ -2,7 +2,9 @@
 /* An open carton as a whole: what carton.toml says, what was read of it, where its bytes are. */
 #include <fcntl.h>
 #include <ftw.h>
+#include <netinet/in.h>
 #include <pthread.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -277,30 +279,42 @@ static void test_compare(void **state)
 struct told {
 	pthread_mutex_t lock; /* guards the rest */
 	pthread_cond_t changed;
+	int result;
 	char text[512]; /* carton_error() of the callback; "": it was not called yet */
 };
+
+#define TOLD                                                               \
+	{                                                                  \
+		PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, "" \
+	}
 
 static void tell(void *ctx, int result)
 {
 	struct told *t = ctx;
 
 	pthread_mutex_lock(&t->lock);
+	t->result = result;
 	snprintf(t->text, sizeof(t->text), "%s", carton_error(result));
 	pthread_cond_signal(&t->changed);
+	pthread_mutex_unlock(&t->lock);
+}
+
+static void await(struct told *t)
+{
+	pthread_mutex_lock(&t->lock);
+	while (!t->text[0])
+		pthread_cond_wait(&t->changed, &t->lock);
 	pthread_mutex_unlock(&t->lock);
 }
 
 /* Why the first pin of a damaged file fails, as its callback sees it. */
 static void pin_damaged(const struct env *e, char ret[512])
 {
-	struct told t = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, "" };
+	struct told t = TOLD;
 	struct carton_request *q;
 
 	assert_int_equal(carton_pin(e->c, find(e, "model/bad"), tell, &t, &q), -EINPROGRESS);
-	pthread_mutex_lock(&t.lock);
-	while (!t.text[0])
-		pthread_cond_wait(&t.changed, &t.lock);
-	pthread_mutex_unlock(&t.lock);
+	await(&t);
 	carton_request_free(q);
 	memcpy(ret, t.text, sizeof(t.text));
 }
@@ -340,6 +354,81 @@ static void test_error(void **state)
 	free(again);
 }
 
+/* ---- opened later ---- */
+
+static int never_confined(void *ctx, const struct carton_paths *paths)
+{
+	(void)ctx;
+	(void)paths;
+	fail();
+	return 0;
+}
+
+static void test_later(void **state)
+{
+	const struct carton_options options = { .offline = true };
+	const struct env *e = *state;
+	struct told good = TOLD, bad = TOLD;
+	struct carton *c, *none, *untouched = NULL;
+	struct carton_node *node;
+
+	assert_int_equal(carton_open_later(e->dir, &options, tell, &good, &c), -EINPROGRESS);
+	assert_int_equal(carton_open_later("/none.carton", &options, tell, &bad, &none),
+			 -EINPROGRESS);
+	await(&good);
+	assert_int_equal(good.result, 0);
+	assert_int_equal(carton_resolve(c, "model/good", &node), 0);
+	assert_int_equal(carton_pin_wait(c, node), 0);
+	carton_unpin(node);
+	carton_close(c);
+	await(&bad);
+	assert_int_equal(bad.result, -ENOENT);
+	assert_non_null(strstr(bad.text, "/none.carton: "));
+	carton_close(none);
+	assert_int_equal(carton_open_later(e->dir,
+					   &(struct carton_options){ .confine = never_confined },
+					   tell, &good, &untouched),
+			 -EINVAL);
+	assert_null(untouched);
+}
+
+/* A server takes connections and never answers: a stop or a close ends the open all the same. */
+static void test_later_is_stopped(void **state)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr = { htonl(INADDR_LOOPBACK) } };
+	const struct env *e = *state;
+	const struct carton_options options = { .cache_dir = e->dir };
+	int server = socket(AF_INET, SOCK_STREAM, 0);
+	socklen_t n = sizeof(at);
+
+	assert_int_equal(bind(server, (struct sockaddr *)&at, n), 0);
+	assert_int_equal(listen(server, 8), 0);
+	assert_int_equal(getsockname(server, (struct sockaddr *)&at, &n), 0);
+	for (int stop = 0; stop < 2; stop++) {
+		struct told t = TOLD;
+		struct carton *c;
+		char url[64];
+		int connection;
+
+		snprintf(url, sizeof(url), "http://127.0.0.1:%u/m.carton", ntohs(at.sin_port));
+		assert_int_equal(carton_open_later(url, &options, tell, &t, &c), -EINPROGRESS);
+		/* so it is waiting for the answer, or soon will */
+		connection = accept(server, NULL, NULL);
+		assert_true(connection >= 0);
+		if (stop)
+			carton_stop(c);
+		else
+			carton_close(c);
+		await(&t);
+		assert_int_equal(t.result, -ENOTCONN);
+		assert_string_equal(t.text, strerror(ENOTCONN));
+		if (stop)
+			carton_close(c);
+		close(connection);
+	}
+	close(server);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -350,6 +439,8 @@ int main(void)
 		cmocka_unit_test(test_numbers),
 		cmocka_unit_test_setup_teardown(test_compare, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_error, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_later, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_later_is_stopped, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
