@@ -1,10 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading a chunk, which may be of 16 MiB, and a part of it for who asked. Threads: any. */
+/*
+ * Reading a chunk, which may be of 16 MiB, and a part of it for who asked; and its hash in the
+ * index. Threads: any.
+ */
 #ifndef CARTON_CONTENT_CHUNK_READ_H
 #define CARTON_CONTENT_CHUNK_READ_H
 
+#include <pthread.h>
+
 #include "base/hasher.h"
 #include "content/chunked.h"
+
+/* hashes that are read from the index at once: of 8 MiB and more */
+#define CHUNK_HASHES 32
+
+/* How long chunk `i` is; where its tags are among all; and how many bytes they take. */
+size_t chunk_len(const struct chunks_file *f, uint64_t i);
+uint64_t chunk_first_tag(const struct chunks_file *f, uint64_t i);
+uint64_t chunk_tags_cost(const struct chunks_file *f, uint64_t i);
 
 /* Bytes of a chunk that are copied on the way: where they begin in the chunk. */
 struct chunk_part {
@@ -12,11 +25,26 @@ struct chunk_part {
 	size_t off, n;
 };
 
+/* The hashes of a file's chunks, read from the index as they are needed. */
+struct chunk_hashes {
+	const struct chunk_index *index;
+	const struct chunks_file *file;
+	pthread_mutex_t lock; /* guards what follows */
+	uint64_t block;	      /* which block is there; UINT64_MAX: none */
+	uint8_t hashes[CHUNK_HASHES][SHA256_SIZE];
+};
+
+/* `index` and `file` outlive it. */
+void chunk_hashes_init(struct chunk_hashes *h, const struct chunk_index *index,
+		       const struct chunks_file *file);
+void chunk_hashes_finish(struct chunk_hashes *h);
+
 /*
- * Reads the `len` bytes at `at` piece by piece: hashes and tags just these bytes, and copies of
- * them. 0, -ENOMEM, or as source_pread(). The caller frees the tags.
+ * Reads chunk `i`, hashes just these bytes, and copies `part` of them. 0, and the chunk has its
+ * tags; 1: it has another hash; -ENODATA: the file ends before it; -ENOMEM; -EIO; or why the index
+ * could not be read.
  */
-int chunk_read(const struct chunked_bytes *b, uint64_t at, size_t len,
-	       const struct chunk_part *part, struct ingested *ret);
+int chunk_compare(const struct chunked_bytes *b, struct chunk_hashes *h, uint64_t i,
+		  const struct chunk_part *part);
 
 #endif

@@ -12,8 +12,6 @@
 
 /* readers of chunks with the same remainder wait for each other, so that a chunk is hashed once */
 #define STRIPES 16
-/* hashes that are read from the index at once: of 8 MiB and more */
-#define BLOCK 32
 
 struct chunked {
 	const struct chunk_index *index;
@@ -33,9 +31,7 @@ struct chunked {
 	_Atomic uint64_t counted;      /* of the budget, as tables; */
 	_Atomic uint64_t charged;      /* and what is not refused */
 	pthread_mutex_t lock[STRIPES]; /* of each chunk, guards its tags until its bit is set */
-	pthread_mutex_t block_lock;    /* guards what follows */
-	uint64_t block;		       /* which block is there; UINT64_MAX: none */
-	uint8_t hashes[BLOCK][SHA256_SIZE];
+	struct chunk_hashes hashes;
 	atomic_uchar *claimed;	 /* as `verified`, behind it; set under the chunk's lock */
 	atomic_uchar verified[]; /* a bit for each chunk */
 };
@@ -62,10 +58,9 @@ int chunked_new(const struct chunk_index *index, const struct chunks_file *file,
 	c->n_chunks = n;
 	c->left = n;
 	c->claimed = c->verified + bits;
-	c->block = UINT64_MAX;
 	for (size_t i = 0; i < STRIPES; i++)
 		pthread_mutex_init(&c->lock[i], NULL);
-	pthread_mutex_init(&c->block_lock, NULL);
+	chunk_hashes_init(&c->hashes, index, file);
 	*ret = c;
 	return 0;
 }
@@ -76,7 +71,7 @@ void chunked_free(struct chunked *c)
 		return;
 	for (size_t i = 0; i < STRIPES; i++)
 		pthread_mutex_destroy(&c->lock[i]);
-	pthread_mutex_destroy(&c->block_lock);
+	chunk_hashes_finish(&c->hashes);
 	if (c->filler)
 		c->filler->free(c->filler_ctx);
 	budget_give(c->index->budget, c->counted);
@@ -84,30 +79,14 @@ void chunked_free(struct chunked *c)
 	free(c);
 }
 
-static size_t chunk_len(const struct chunked *c, uint64_t i)
-{
-	return (size_t)MIN(c->file->chunk_size, c->file->size - i * c->file->chunk_size);
-}
-
 /* ---- the memory of tags ---- */
-
-/* Where the tags of chunk `i` are among all. */
-static uint64_t first_tag(const struct chunked *c, uint64_t i)
-{
-	return i * (c->file->chunk_size / TAG_BLOCK);
-}
-
-static uint64_t tags_cost(const struct chunked *c, uint64_t i)
-{
-	return ((chunk_len(c, i) - 1) / TAG_BLOCK + 1) * TAG_SIZE;
-}
 
 /* Counts the tags of chunk `i`, before its lock is taken. 0 or -EFBIG. */
 static int take_tags(struct chunked *c, uint64_t i)
 {
 	struct budget *b = c->index->budget;
 
-	if (budget_try(b, tags_cost(c, i)))
+	if (budget_try(b, chunk_tags_cost(c->file, i)))
 		return 0;
 	if (!atomic_exchange(&c->refused, true))
 		carton_log(CARTON_LOG_ERROR, c->name,
@@ -119,7 +98,7 @@ static int take_tags(struct chunked *c, uint64_t i)
 
 static void give_tags(struct chunked *c, uint64_t i)
 {
-	budget_give(c->index->budget, tags_cost(c, i));
+	budget_give(c->index->budget, chunk_tags_cost(c->file, i));
 }
 
 /* They stay until the end if the chunk was verified just now (r >= 0). */
@@ -128,7 +107,7 @@ static void keep_tags(struct chunked *c, uint64_t i, int r)
 	if (r < 0)
 		give_tags(c, i);
 	else
-		atomic_fetch_add(&c->counted, tags_cost(c, i));
+		atomic_fetch_add(&c->counted, chunk_tags_cost(c->file, i));
 }
 
 void chunked_set_filler(struct chunked *c, const struct chunk_filler *filler, void *ctx)
@@ -226,14 +205,14 @@ void chunked_use_tags(struct chunked *c, uint8_t (*tags)[TAG_SIZE])
 	static const uint8_t none[TAG_SIZE];
 
 	for (uint64_t i = 0; i < c->n_chunks; i++) {
-		uint64_t at = first_tag(c, i);
+		uint64_t at = chunk_first_tag(c->file, i);
 
 		if (memcmp(tags[at], none, TAG_SIZE) == 0)
 			continue;
-		if (!budget_try(c->index->budget, tags_cost(c, i)))
+		if (!budget_try(c->index->budget, chunk_tags_cost(c->file, i)))
 			break;
-		memcpy(c->bytes.tags + at, tags + at, tags_cost(c, i));
-		atomic_fetch_add(&c->counted, tags_cost(c, i));
+		memcpy(c->bytes.tags + at, tags + at, chunk_tags_cost(c->file, i));
+		atomic_fetch_add(&c->counted, chunk_tags_cost(c->file, i));
 		set_verified(c, i);
 		c->kept++;
 	}
@@ -249,8 +228,9 @@ uint8_t (*chunked_new_tags(struct chunked *c))[TAG_SIZE]
 	all = calloc((size_t)((c->file->size - 1) / TAG_BLOCK) + 1, TAG_SIZE);
 	for (uint64_t i = 0; all && i < c->n_chunks; i++)
 		if (chunked_is_verified(c, i))
-			memcpy(all + first_tag(c, i), c->bytes.tags + first_tag(c, i),
-			       tags_cost(c, i));
+			memcpy(all + chunk_first_tag(c->file, i),
+			       c->bytes.tags + chunk_first_tag(c->file, i),
+			       chunk_tags_cost(c->file, i));
 	if (atomic_load(&c->by_whole)) {
 		free(all);
 		return NULL;
@@ -272,47 +252,17 @@ int chunked_span(const struct chunked *c, uint64_t off, size_t n, size_t *ret_n,
 	return 0;
 }
 
-/* The hash of chunk `i`. 0 or why the index could not be read. */
-static int wanted(struct chunked *c, uint64_t i, uint8_t ret[SHA256_SIZE])
-{
-	uint64_t block = i / BLOCK;
-	int r = 0;
-
-	pthread_mutex_lock(&c->block_lock);
-	if (c->block != block) {
-		c->block = UINT64_MAX;
-		r = c->index->read(c->index->ctx, c->hashes,
-				   (size_t)MIN(BLOCK, c->n_chunks - block * BLOCK) * SHA256_SIZE,
-				   chunks_hash_at(c->index->chunks, c->file, block * BLOCK));
-	}
-	if (r == 0) {
-		c->block = block;
-		memcpy(ret, c->hashes[i % BLOCK], SHA256_SIZE);
-	}
-	pthread_mutex_unlock(&c->block_lock);
-	return r;
-}
-
 /*
  * 0, and it has its tags; 1: it has another hash; -EBADMSG: the file ends before it, and nobody
  * fetches the rest; or why that is not known. Its lock is held: its tags count once it is verified.
  */
 static int compare(struct chunked *c, uint64_t i, const struct chunk_part *x)
 {
-	uint8_t want[SHA256_SIZE] = { 0 };
-	struct ingested found = { 0 };
-	int r = chunk_read(&c->bytes, i * c->file->chunk_size, chunk_len(c, i), x, &found);
+	int r = chunk_compare(&c->bytes, &c->hashes, i, x);
 
 	/* it was cut off since; what is fetched can come again */
 	if (r == -ENODATA)
 		return c->filler ? 1 : -EBADMSG;
-	if (r == 0)
-		r = wanted(c, i, want);
-	if (r == 0)
-		r = memcmp(want, found.sha256, SHA256_SIZE) != 0;
-	if (r == 0)
-		memcpy(c->bytes.tags + first_tag(c, i), found.tags, tags_cost(c, i));
-	free(found.tags);
 	return r;
 }
 
@@ -325,7 +275,7 @@ static int report_bad(struct chunked *c, uint64_t i)
 			   "bytes %llu to %llu do not have the sha256 that " CHUNKS_PATH
 			   " says; get the carton again",
 			   (unsigned long long)start,
-			   (unsigned long long)(start + chunk_len(c, i) - 1));
+			   (unsigned long long)(start + chunk_len(c->file, i) - 1));
 	return -EBADMSG;
 }
 
@@ -334,7 +284,7 @@ bool chunked_is_hole(const struct chunked *c, uint64_t i)
 	off_t start = (off_t)(c->bytes.off + i * c->file->chunk_size);
 	off_t data = lseek(c->bytes.source->fd, start, SEEK_DATA);
 
-	return data < 0 ? errno == ENXIO : data >= start + (off_t)chunk_len(c, i);
+	return data < 0 ? errno == ENXIO : data >= start + (off_t)chunk_len(c->file, i);
 }
 
 /*
@@ -348,7 +298,7 @@ static int verify(struct chunked *c, uint64_t i, const struct chunk_part *x)
 
 	/* hashing a hole, or what is on its way, is of no use */
 	if (c->filler && (is_set(c->claimed, i) || chunked_is_hole(c, i) ||
-			  claim_is_taken(c->bytes.source->fd, at, chunk_len(c, i))))
+			  claim_is_taken(c->bytes.source->fd, at, chunk_len(c->file, i))))
 		return -EINPROGRESS;
 	r = compare(c, i, x);
 	/* what an earlier mount has left may be damaged, or not all there */
@@ -409,9 +359,9 @@ int chunked_set_tags(struct chunked *c, uint8_t (*tags)[TAG_SIZE])
 	int r = 0;
 
 	for (uint64_t i = 0; i < c->n_chunks && r == 0; i++) {
-		uint8_t(*at)[TAG_SIZE] = c->bytes.tags + first_tag(c, i),
-		(*new)[TAG_SIZE] = tags + first_tag(c, i);
-		size_t n = tags_cost(c, i);
+		uint8_t(*at)[TAG_SIZE] = c->bytes.tags + chunk_first_tag(c->file, i),
+		(*new)[TAG_SIZE] = tags + chunk_first_tag(c->file, i);
+		size_t n = chunk_tags_cost(c->file, i);
 
 		pthread_mutex_lock(&c->lock[i % STRIPES]);
 		if (!chunked_is_verified(c, i)) {
