@@ -111,6 +111,7 @@ static int read_chunks(const struct bytes *b, const struct tagger *tagger, uint6
 
 	while (at.n > 0 && r >= 0) {
 		struct range part = { .off = at.off };
+		uint64_t doubts = chunked_doubts(b->chunks);
 		bool verified;
 
 		r = chunked_span(b->chunks, at.off, at.n, &part.n, &verified);
@@ -122,6 +123,8 @@ static int read_chunks(const struct bytes *b, const struct tagger *tagger, uint6
 			r = -EAGAIN;
 		else
 			r = chunked_read(b->chunks, out, part.n, part.off);
+		if (r == -EBADMSG && verified && chunked_doubt(b->chunks, part.off, doubts))
+			r = 1;
 		if (r == 1)
 			continue;
 		out += part.n;

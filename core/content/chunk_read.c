@@ -94,6 +94,17 @@ static int wanted(struct chunk_hashes *h, uint64_t i, uint8_t ret[SHA256_SIZE])
 	return r;
 }
 
+/* A chunk that was doubted has them, and others may be reading them still. */
+static void set_tags(const struct chunked_bytes *b, const struct chunks_file *f, uint64_t i,
+		     uint8_t (*tags)[TAG_SIZE])
+{
+	uint8_t(*at)[TAG_SIZE] = b->tags + chunk_first_tag(f, i);
+	size_t n = chunk_tags_cost(f, i);
+
+	if (memcmp(at, tags, n) != 0)
+		memcpy(at, tags, n);
+}
+
 int chunk_compare(const struct chunked_bytes *b, struct chunk_hashes *h, uint64_t i,
 		  const struct chunk_part *part)
 {
@@ -106,8 +117,7 @@ int chunk_compare(const struct chunked_bytes *b, struct chunk_hashes *h, uint64_
 	if (r == 0)
 		r = memcmp(want, found.sha256, SHA256_SIZE) != 0;
 	if (r == 0)
-		memcpy(b->tags + chunk_first_tag(h->file, i), found.tags,
-		       chunk_tags_cost(h->file, i));
+		set_tags(b, h->file, i, found.tags);
 	free(found.tags);
 	return r;
 }

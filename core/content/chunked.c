@@ -22,6 +22,7 @@ struct chunked {
 	const struct chunk_filler *filler; /* NULL: all are in the file */
 	void *filler_ctx;
 	_Atomic uint64_t left;	       /* chunks that are not verified */
+	_Atomic uint64_t doubts;       /* times that one was found changed, and is fetched again */
 	_Atomic uint64_t kept;	       /* chunks whose tags chunked_new_tags() has given */
 	atomic_bool told;	       /* by chunked_completed() */
 	atomic_bool failed;	       /* a chunk had other bytes; logged */
@@ -32,7 +33,8 @@ struct chunked {
 	_Atomic uint64_t charged;      /* and what is not refused */
 	pthread_mutex_t lock[STRIPES]; /* of each chunk, guards its tags until its bit is set */
 	struct chunk_hashes hashes;
-	atomic_uchar *claimed;	 /* as `verified`, behind it; set under the chunk's lock */
+	atomic_uchar *claimed;	 /* as `verified`, behind it; set under the chunk's lock; */
+	atomic_uchar *doubted;	 /* and behind that, likewise: it was, once */
 	atomic_uchar verified[]; /* a bit for each chunk */
 };
 
@@ -40,7 +42,7 @@ int chunked_new(const struct chunk_index *index, const struct chunks_file *file,
 		const struct chunked_bytes *bytes, const char *name, struct chunked **ret)
 {
 	uint64_t n = chunks_count(file);
-	size_t bits = (size_t)(n / 8) + 1, size = sizeof(struct chunked) + 2 * bits;
+	size_t bits = (size_t)(n / 8) + 1, size = sizeof(struct chunked) + 3 * bits;
 	struct chunked *c;
 
 	if (!budget_try(index->budget, size))
@@ -58,6 +60,7 @@ int chunked_new(const struct chunk_index *index, const struct chunks_file *file,
 	c->n_chunks = n;
 	c->left = n;
 	c->claimed = c->verified + bits;
+	c->doubted = c->claimed + bits;
 	for (size_t i = 0; i < STRIPES; i++)
 		pthread_mutex_init(&c->lock[i], NULL);
 	chunk_hashes_init(&c->hashes, index, file);
@@ -77,6 +80,15 @@ void chunked_free(struct chunked *c)
 	budget_give(c->index->budget, c->counted);
 	budget_drop(c->index->budget, c->charged);
 	free(c);
+}
+
+static void report(const struct chunked *c, enum carton_log_level level, uint64_t i,
+		   const char *what)
+{
+	uint64_t start = i * c->file->chunk_size;
+
+	carton_log(level, c->name, "bytes %llu to %llu %s", (unsigned long long)start,
+		   (unsigned long long)(start + chunk_len(c->file, i) - 1), what);
 }
 
 /* ---- the memory of tags ---- */
@@ -200,6 +212,50 @@ static int set_verified(struct chunked *c, uint64_t i)
 	return atomic_fetch_sub(&c->left, 1) == 1;
 }
 
+uint64_t chunked_doubts(const struct chunked *c)
+{
+	return atomic_load(&c->doubts);
+}
+
+/* One chunk more is not verified. False: all are, and that is final. */
+static bool one_more_left(struct chunked *c)
+{
+	uint64_t n = atomic_load(&c->left);
+
+	while (n > 0 && !atomic_compare_exchange_weak(&c->left, &n, n + 1)) {
+	}
+	return n > 0;
+}
+
+bool chunked_doubt(struct chunked *c, uint64_t off, uint64_t before)
+{
+	uint64_t i = off / c->file->chunk_size;
+	unsigned char bit = (unsigned char)(1 << (i % 8));
+	bool again, mine;
+
+	if (!c->filler)
+		return false;
+	pthread_mutex_lock(&c->lock[i % STRIPES]);
+	again = atomic_load(&c->doubts) != before;
+	/* once, so that who writes all the time, or a bad disk, keeps no reader for ever */
+	mine = !again && !is_set(c->doubted, i) && one_more_left(c);
+	if (mine) {
+		atomic_fetch_or(&c->doubted[i / 8], bit);
+		atomic_fetch_and(&c->verified[i / 8], (unsigned char)~bit);
+		/* last: who finds it verified after this has seen it verified anew */
+		before = atomic_fetch_add(&c->doubts, 1);
+		atomic_fetch_sub(&c->counted, chunk_tags_cost(c->file, i));
+	}
+	pthread_mutex_unlock(&c->lock[i % STRIPES]);
+	if (mine)
+		give_tags(c, i);
+	if (mine && before == 0)
+		report(c, CARTON_LOG_WARNING, i,
+		       "were changed in the cache since they were verified; they are fetched "
+		       "again, once; look who writes to the cache, or for a bad disk");
+	return again || mine;
+}
+
 void chunked_use_tags(struct chunked *c, uint8_t (*tags)[TAG_SIZE])
 {
 	static const uint8_t none[TAG_SIZE];
@@ -241,13 +297,14 @@ uint8_t (*chunked_new_tags(struct chunked *c))[TAG_SIZE]
 int chunked_span(const struct chunked *c, uint64_t off, size_t n, size_t *ret_n, bool *ret_verified)
 {
 	uint64_t size = c->file->chunk_size, i = off / size, end = off + n;
+	bool single = c->filler && !chunked_is_complete(c);
 
 	if (atomic_load(&c->bad))
 		return -EBADMSG;
 	*ret_verified = chunked_is_verified(c, i);
 	do
 		i++;
-	while (*ret_verified && i * size < end && chunked_is_verified(c, i));
+	while (*ret_verified && !single && i * size < end && chunked_is_verified(c, i));
 	*ret_n = (size_t)(MIN(i * size, end) - off);
 	return 0;
 }
@@ -268,14 +325,9 @@ static int compare(struct chunked *c, uint64_t i, const struct chunk_part *x)
 
 static int report_bad(struct chunked *c, uint64_t i)
 {
-	uint64_t start = i * c->file->chunk_size;
-
 	if (!atomic_exchange(&c->failed, true))
-		carton_log(CARTON_LOG_ERROR, c->name,
-			   "bytes %llu to %llu do not have the sha256 that " CHUNKS_PATH
-			   " says; get the carton again",
-			   (unsigned long long)start,
-			   (unsigned long long)(start + chunk_len(c->file, i) - 1));
+		report(c, CARTON_LOG_ERROR, i,
+		       "do not have the sha256 that " CHUNKS_PATH " says; get the carton again");
 	return -EBADMSG;
 }
 

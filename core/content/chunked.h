@@ -79,6 +79,20 @@ int chunked_fetch(struct chunked *c, uint64_t off, size_t n, struct object_wait 
 /* Bytes of it were read, see read(). */
 void chunked_was_read(struct chunked *c, uint64_t off, size_t n);
 
+/*
+ * How often a chunk was doubted. Who reads verified bytes asks before chunked_span() says that they
+ * are, for chunked_doubt().
+ */
+uint64_t chunked_doubts(const struct chunked *c);
+
+/*
+ * The chunk at `off` was verified, and what is there now does not fit its tags: somebody has
+ * written to the file since. True: it is not verified any more, and is fetched again, or another
+ * reader has doubted one since there were `before` doubts, so the read is to be tried again. False:
+ * that is damage, as nobody fetches it; all chunks are verified; or it was doubted before.
+ */
+bool chunked_doubt(struct chunked *c, uint64_t off, uint64_t before);
+
 /* Are all chunks verified? */
 bool chunked_is_complete(const struct chunked *c);
 
@@ -128,7 +142,8 @@ void chunked_free(struct chunked *c);
 
 /*
  * How many bytes of [off, off+n), from its start, are verified, or else lie in one chunk that is
- * not: *ret_verified says which. -EBADMSG after chunked_fail(). 0 < *ret_n <= n.
+ * not: *ret_verified says which. While some are still to be fetched it is one chunk in any case, as
+ * each may be doubted. -EBADMSG after chunked_fail(). 0 < *ret_n <= n.
  */
 int chunked_span(const struct chunked *c, uint64_t off, size_t n, size_t *ret_n,
 		 bool *ret_verified);

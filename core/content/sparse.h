@@ -9,8 +9,10 @@
  * while it had a claim, whose chunk others have fetched meanwhile, writes what its server sends
  * over that chunk when it goes on, as anybody may who can write to the file. Where these are other
  * bytes, who has verified the chunk has its tags: each read compares them, in the buffer that the
- * reader gets, and fails (-EBADMSG). Who has not hashes it before the first read. So wrong bytes
- * never get out, and no claim is needed for that.
+ * reader gets. The first time it then doubts the chunk (chunked_doubt()), which is looked at and
+ * fetched as if it had not been verified; the second time, or once all chunks are verified, it
+ * fails (-EBADMSG). Who has not verified it hashes it before the first read. So wrong bytes never
+ * get out, and no claim is needed for that.
  *
  * Chunks come from the places of the object's plan (chunk_fill.h), those that a reader wants and
  * those ahead of readers who go on in order (ahead.h).

@@ -13,7 +13,7 @@ import pytest
 
 import chunkindex
 from chunkindex import CHUNK, overwrite, pread, whole_is_hashed
-from harness import drop_pages, eventually
+from harness import drop_pages, eventually, freeze
 from origin import MIB, PRIVATE, Fault, LinkedCarton, digest, errno_of, fault_bytes, lines_of
 
 N_CHUNKS = 100
@@ -236,6 +236,35 @@ def test_stopped_while_another_waits(held, own):
         assert second.result() == chunk_at(9)[:4096]
 
 
+def test_one_that_wakes_writes_other_bytes(own, nginx, served, work, mounts, cache):
+    """Stopped while its server sends wrong bytes of a chunk, which another fetches meanwhile: that one's readers get right ones."""
+    at = 9
+    bad = own.url('node', size=SIZE, seed=SEED, flip=at * CHUNK + 99)
+    [a] = mounts(1, linked(work / 'bad.carton', bad), '-o', f'timeout={TIMEOUT}')
+    [b] = mounts(1, served, '-o', f'timeout={TIMEOUT}')
+    for m in a, b:
+        assert pread(m / NAME, 10, 0) == LARGE[:10]
+    with concurrent.futures.ThreadPoolExecutor(1) as pool, open(b / NAME, 'rb') as f:
+        with stopped(own.process):
+            first = pool.submit(errno_of, pread, a / NAME, 4096, at * CHUNK)
+            eventually('it is claimed', lambda: is_claimed(partial(cache), at))
+            freeze(a.process.pid)
+        try:
+            assert os.pread(f.fileno(), 4096, at * CHUNK) == chunk_at(at)[:4096]
+        finally:
+            a.process.send_signal(signal.SIGCONT)
+        assert first.result() == errno.EIO
+        # that was written over the right bytes, and is seen when the kernel asks again
+        with open(partial(cache), 'rb') as here:
+            assert os.pread(here.fileno(), CHUNK, at * CHUNK) != chunk_at(at)
+        drop_pages(f)
+        before = sent(nginx)
+        assert os.pread(f.fileno(), 4096, at * CHUNK) == chunk_at(at)[:4096]
+        assert sent(nginx) >= before + CHUNK
+    assert len(lines_of(b.log(), 'changed in the cache since')) == 1
+    assert b.read(NAME) == LARGE
+
+
 # ---- who cannot be trusted ----
 
 @pytest.fixture
@@ -339,6 +368,35 @@ def test_somebody_writes_all_the_time(served, mounts, cache):
         # once the last one who had it open has closed it, it is fetched anew
         eventually('it can be read', lambda m=m: errno_of(m.read, NAME) == 0)
         assert m.read(NAME) == LARGE
+
+
+def test_verified_bytes_are_written_to_again_and_again(alone, nginx):
+    """What was verified is fetched once more, and then that is damage: neither wrong bytes nor an end of it."""
+    m, path = alone
+    with open(m / NAME, 'rb') as f:
+        # in no order, so that nothing is fetched ahead
+        os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
+        for i in 7, 60, 33:
+            assert os.pread(f.fileno(), CHUNK, i * CHUNK) == chunk_at(i)
+        nginx.clear()
+        overwrite(path, 7 * CHUNK + 5000, b'wrong')
+        drop_pages(f)
+        assert os.pread(f.fileno(), CHUNK, 7 * CHUNK) == chunk_at(7)
+        assert sent(nginx) == CHUNK
+        for _ in range(3):
+            overwrite(path, 7 * CHUNK + 5000, b'wrong')
+            drop_pages(f)
+            assert errno_of(os.pread, f.fileno(), 4096, 7 * CHUNK + 4096) == errno.EIO
+        assert sent(nginx) == CHUNK
+        # another chunk has its own turn
+        overwrite(path, 33 * CHUNK, bytes(CHUNK))
+        drop_pages(f)
+        assert os.pread(f.fileno(), CHUNK, 33 * CHUNK) == chunk_at(33)
+    log = m.log()
+    assert len(lines_of(log, 'changed in the cache since they were verified')) == 1
+    assert len(lines_of(log, 'changed on disk since it was verified')) == 1
+    eventually('it can be read', lambda: errno_of(m.read, NAME) == 0)
+    assert m.read(NAME) == LARGE
 
 
 def test_lock_without_end(served, mounts, cache):

@@ -2,6 +2,7 @@
 /* Bytes that are verified chunk by chunk, and objects that have them until the whole is hashed. */
 #include "content/chunked.h"
 #include "format/chunks.h"
+#include "content/bytes.h"
 #include "content/derived.h"
 #include "content/hash_job.h"
 #include "object_help.h"
@@ -273,6 +274,134 @@ static void test_origin(void **state)
 	carton_log_set(NULL, NULL);
 }
 
+static void use_budget(struct fixture *f, struct budget *b)
+{
+	chunked_free(f->c);
+	f->index.budget = b;
+	b->limit = 1;
+	assert_int_equal(new_chunked(f), -EFBIG);
+	b->limit = GIB;
+	assert_int_equal(new_chunked(f), 0);
+	assert_true(b->tables > SIZE / CHUNK / 4 && b->tables < 4096);
+}
+
+static void assert_doubted(struct fixture *f, uint64_t i, uint64_t before, bool want)
+{
+	assert_int_equal(chunked_doubt(f->c, i * CHUNK + 5, before), want);
+}
+
+/*
+ * A chunk that was written to after it was verified: the first time it is fetched again, and then
+ * no more; nor is one once all are verified.
+ */
+static void test_doubts(void **state)
+{
+	static const struct chunk_filler filler = {
+		fetch_nothing,	nothing_read,	free_nothing,
+		count_complete, count_complete, free_nothing,
+	};
+	struct fixture *f = fixture_new();
+	struct log_seen *seen = log_watch();
+	uint64_t cost, none, used;
+	int completed = 0;
+	struct budget b;
+
+	(void)state;
+	budget_init(&b, GIB);
+	use_budget(f, &b);
+	none = b.used;
+	assert_int_equal(read_at(f, 1, 0), 0);
+	cost = b.used - none;
+	/* nobody would fetch it */
+	assert_doubted(f, 0, 0, false);
+	chunked_set_filler(f->c, &filler, &completed);
+	for (uint64_t i = 1; i < 5; i++)
+		assert_int_equal(read_at(f, 1, i * CHUNK), 0);
+	used = b.used;
+	assert_int_equal(chunked_verified_bytes(f->c), 5 * CHUNK);
+	/* each can be doubted alone, and is as if it had never been read */
+	assert_span(f, 0, SIZE, CHUNK, true);
+	flip(f, 3 * CHUNK + 9);
+	assert_int_equal(chunked_doubts(f->c), 0);
+	assert_doubted(f, 3, 0, true);
+	assert_int_equal(chunked_doubts(f->c), 1);
+	assert_span(f, 3 * CHUNK, CHUNK, CHUNK, false);
+	assert_span(f, 2 * CHUNK, CHUNK, CHUNK, true);
+	assert_int_equal(b.used, used - cost);
+	assert_int_equal(chunked_verified_bytes(f->c), 4 * CHUNK);
+	assert_int_equal(read_at(f, 1, 3 * CHUNK), -EINPROGRESS);
+	/* who has read it before tries again, and that doubts nothing */
+	assert_doubted(f, 3, 0, true);
+	assert_doubted(f, 2, 0, true);
+	assert_int_equal(chunked_doubts(f->c), 1);
+	/* the last one of all does not make it complete meanwhile */
+	assert_int_equal(read_at(f, 1, 5 * CHUNK), 0);
+	assert_false(chunked_is_complete(f->c));
+	/* it comes again */
+	assert_true(chunked_claim(f->c, 3));
+	assert_int_equal(chunked_fetched(f->c, 3), -EBADMSG);
+	assert_int_equal(pwrite_full(f->box->fd, f->box->items[0].data, SIZE, f->bytes.off), 0);
+	/* but not once more: another one is doubted, so that all are not verified yet */
+	assert_doubted(f, 4, 1, true);
+	assert_int_equal(chunked_fetched(f->c, 3), 0);
+	chunked_unclaim(f->c, 3);
+	assert_tags(f, 3 * TAGS, 4 * TAGS - 1);
+	assert_doubted(f, 3, 2, false);
+	assert_int_equal(completed, 0);
+	assert_int_equal(read_at(f, 1, 4 * CHUNK), 0);
+	assert_int_equal(completed, 1);
+	assert_true(chunked_is_complete(f->c));
+	assert_span(f, 0, SIZE, SIZE, true);
+	assert_doubted(f, 0, 2, false);
+	assert_int_equal(chunked_doubts(f->c), 2);
+	/* a line for all of it */
+	assert_int_equal(seen->n, 1);
+	assert_says(seen, "bytes 786432 to 1048575 were changed in the cache");
+	assert_false(chunked_failed(f->c));
+	chunked_free(f->c);
+	f->c = NULL;
+	assert_int_equal(b.used, 0);
+	fixture_free(f);
+	carton_log_set(NULL, NULL);
+}
+
+/* Who writes to a chunk and takes it back, all the time: each is doubted once. */
+static void test_doubts_end(void **state)
+{
+	static const struct chunk_filler filler = {
+		fetch_nothing,	nothing_read,	free_nothing,
+		count_complete, count_complete, free_nothing,
+	};
+	struct fixture *f = fixture_new();
+	struct log_seen *seen = log_watch();
+	struct bytes b = { .kind = BYTES_FILE, .source = f->bytes.source, .off = f->bytes.off };
+	int completed = 0, retries = 0, r;
+	char out[100];
+
+	(void)state;
+	b.tags = f->bytes.tags;
+	b.chunks = f->c;
+	chunked_set_filler(f->c, &filler, &completed);
+	assert_int_equal(bytes_read(&b, f->tagger, SIZE, out, 100, CHUNK + 50, false), 0);
+	do {
+		/* wrong when it is read, right when it is looked at again */
+		flip(f, CHUNK + 77);
+		r = bytes_read(&b, f->tagger, SIZE, out, 100, CHUNK + 50, false);
+		assert_int_not_equal(r, 0);
+		assert_int_equal(pwrite_full(f->box->fd, f->box->items[0].data, SIZE, f->bytes.off),
+				 0);
+		if (r != -EBADMSG)
+			assert_int_equal(
+				bytes_read(&b, f->tagger, SIZE, out, 100, CHUNK + 50, false), 0);
+		assert_memory_equal(out + 60, f->box->items[0].data + CHUNK + 110, 40);
+	} while (r != -EBADMSG && ++retries < 10);
+	assert_int_equal(r, -EBADMSG);
+	assert_int_equal(retries, 1);
+	assert_int_equal(seen->n, 1);
+	fixture_free(f);
+	carton_log_set(NULL, NULL);
+}
+
 /* A hole is not hashed; the last chunk that a reader verifies makes it complete. */
 static void test_holes(void **state)
 {
@@ -302,17 +431,6 @@ static void test_holes(void **state)
 }
 
 /* ---- their memory ---- */
-
-static void use_budget(struct fixture *f, struct budget *b)
-{
-	chunked_free(f->c);
-	f->index.budget = b;
-	b->limit = 1;
-	assert_int_equal(new_chunked(f), -EFBIG);
-	b->limit = GIB;
-	assert_int_equal(new_chunked(f), 0);
-	assert_true(b->tables > SIZE / CHUNK / 4 && b->tables < 4096);
-}
 
 /*
  * One chunk more than there is memory for: an error, and all that was verified before stays
@@ -784,6 +902,8 @@ int main(void)
 		cmocka_unit_test(test_bad_chunks),
 		cmocka_unit_test(test_complete),
 		cmocka_unit_test(test_origin),
+		cmocka_unit_test(test_doubts),
+		cmocka_unit_test(test_doubts_end),
 		cmocka_unit_test(test_holes),
 		cmocka_unit_test(test_memory_of_chunks),
 		cmocka_unit_test(test_memory_is_given_back),
