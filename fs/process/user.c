@@ -22,18 +22,28 @@
 
 /* ---- the user ---- */
 
-/* Finds the user in the local files. getpwnam(3) may ask a server for a missing name. */
+/*
+ * Finds the user in the local files. getpwnam(3) may ask a server for a missing name, and
+ * fgetpwent(3) makes two system calls for each line.
+ */
 static bool find_local(struct user *ret)
 {
 	FILE *f = fopen("/etc/passwd", "re");
-	const struct passwd *pw;
+	unsigned uid, gid;
+	char *line = NULL;
+	size_t size = 0;
 	bool found = false;
 
-	while (f && !found && (pw = fgetpwent(f))) {
-		found = strcmp(pw->pw_name, NAME) == 0 && pw->pw_uid != 0 && pw->pw_gid != 0;
+	while (f && !found && getline(&line, &size, f) > 0) {
+		const char *ids = strncmp(line, NAME ":", sizeof(NAME)) == 0 ?
+					  strchr(line + sizeof(NAME), ':') :
+					  NULL;
+
+		found = ids && sscanf(ids, ":%u:%u:", &uid, &gid) == 2 && uid && gid;
 		if (found)
-			*ret = (struct user){ pw->pw_uid, pw->pw_gid };
+			*ret = (struct user){ uid, gid };
 	}
+	free(line);
 	if (f)
 		fclose(f);
 	return found;
@@ -79,16 +89,25 @@ static bool may_change(void)
 	return may_drop_groups();
 }
 
+static bool look_for(struct user *ret)
+{
+	return getuid() == 0 && geteuid() == 0 && may_change() && find_local(ret) &&
+	       is_mapped("/proc/self/uid_map", ret->uid) &&
+	       is_mapped("/proc/self/gid_map", ret->gid);
+}
+
 bool user_find(struct user *ret)
 {
-	struct user found;
+	static bool looked, found;
+	static struct user user;
 
-	if (getuid() != 0 || geteuid() != 0 || !may_change() || !find_local(&found) ||
-	    !is_mapped("/proc/self/uid_map", found.uid) ||
-	    !is_mapped("/proc/self/gid_map", found.gid))
-		return false;
-	*ret = found;
-	return true;
+	/* a later call would have a helper open each of the files (opener.h) */
+	if (!looked)
+		found = look_for(&user);
+	looked = true;
+	if (found)
+		*ret = user;
+	return found;
 }
 
 /*

@@ -16,7 +16,8 @@ struct user {
 
 /*
  * Finds the user. False: this process is not root's, or may not change to another user (a
- * container), or there is no such user, and the process goes on as it is. Reads only local files.
+ * container), or there is no such user, and the process goes on as it is. Reads only local files,
+ * once: call it before any thread is started, and before the process changes to the user.
  */
 bool user_find(struct user *ret);
 
