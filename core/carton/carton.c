@@ -199,7 +199,7 @@ static ssize_t property_state(struct object *o, char *ret, size_t n)
 		return snprintf(ret, n, "%s %u%%", what,
 				(unsigned)((double)MIN(p.done, size) * 100 / (double)size));
 	}
-	return snprintf(ret, n, "%s", names[object_state(o)]);
+	return snprintf(ret, n, "%s", names[object_known_state(o)]);
 }
 
 static struct carton_storage storage_of(const struct object *o)

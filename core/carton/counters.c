@@ -6,7 +6,9 @@
 
 static bool is_verified(struct object *o)
 {
-	return object_state(o) == OBJECT_VERIFIED || object_state(o) == OBJECT_SEALED;
+	enum object_state state = object_known_state(o);
+
+	return state == OBJECT_VERIFIED || state == OBJECT_SEALED;
 }
 
 static void count_file(const struct carton *c, const struct node *n, struct carton_counters *ret)
@@ -29,7 +31,7 @@ static void count_file(const struct carton *c, const struct node *n, struct cart
 	if (verified) {
 		ret->verified_files++;
 		ret->verified_bytes += size;
-	} else if (o && object_state(o) == OBJECT_CORRUPT) {
+	} else if (o && object_known_state(o) == OBJECT_CORRUPT) {
 		ret->corrupt_files++;
 		ret->corrupt_bytes += size;
 	}

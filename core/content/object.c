@@ -238,6 +238,13 @@ int object_read(struct object *o, void *ret_buf, size_t n, uint64_t off, bool no
 	return r;
 }
 
+enum object_state object_known_state(struct object *o)
+{
+	enum object_state state = object_state(o);
+
+	return atomic_load(&o->read_failed) && state != OBJECT_UNVERIFIED ? OBJECT_CORRUPT : state;
+}
+
 int object_copy_fd(struct object *o)
 {
 	const struct object_options *options = &o->store->options;

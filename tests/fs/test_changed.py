@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The carton file changes while it is mounted: the old bytes or an error, never other bytes."""
 import errno
+import json
 import os
 import random
 
@@ -93,6 +94,21 @@ def test_overwritten_in_place(mount, work, method):
         assert m.read('model/2') == want['model/2']
         got = m.error('model/0')
         assert got in ('', 'EIO') and (got or m.read('model/0') == want['model/0'])
+
+
+def test_state_while_it_is_open(mount, work):
+    """As soon as a read has failed: who looks then may come before the kernel has told of the close."""
+    c = large('stored')
+    source = c.write(work / 'm.carton')
+    with mount(source) as m, open(m / 'model/0', 'rb') as f:
+        assert m.state('model/0') in ('verified', 'sealed')
+        with open(source, 'r+b') as g:
+            g.seek(c.placed['model/0'].data + 5 * BLOCK + 100)
+            g.write(b'OVERWRITTEN')
+        assert reread(f.fileno(), BLOCK, 5 * BLOCK) == 'EIO'
+        assert m.state('model/0') == 'corrupt'
+        status = json.loads(read_file(m / '.cartonfs/status.json'))
+        assert (status['corrupt_files'], status['corrupt_bytes']) == (1, LARGE)
 
 
 @pytest.mark.parametrize('method', METHODS)
