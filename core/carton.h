@@ -61,7 +61,10 @@ typedef int carton_confine_fn(void *ctx, const struct carton_paths *paths);
 struct carton_node;
 typedef void carton_damaged_fn(void *ctx, struct carton_node *file);
 
-/* Bytes hashed so far, and in all. Called often, from one thread at a time. */
+/*
+ * Bytes so far, and in all: of files that are hashed, sent or written, or of what is fetched. Called
+ * often, also when nothing has come meanwhile, from one thread at a time.
+ */
 typedef void carton_progress_fn(void *ctx, uint64_t done, uint64_t total);
 
 /* All zero is the default for everything. Strings need to live during carton_open() only. */
@@ -103,8 +106,9 @@ struct carton_options {
 	const char *signature; /* a file or a URL; NULL: where it is looked for */
 	const char *beside;    /* the path of `source`, if that is /dev/fd/N; NULL: `source` */
 	/*
-	 * Bytes fetched of a carton that is downloaded as a whole before it is open, because its
-	 * server has no Range requests; total 0: it does not say. Or NULL
+	 * While the open waits for servers: bytes fetched so far, such as of the list of a
+	 * repository. The total is 0, unless the carton is downloaded as a whole, because its
+	 * server has no Range requests, or small files of a repository come. Or NULL
 	 */
 	carton_progress_fn *progress;
 	void *progress_ctx;
@@ -624,7 +628,7 @@ struct carton_import_options {
 	struct carton_runner runner;  /* for its carton.toml */
 	const char *const *also;      /* at most 8 other repositories, then NULL; or NULL */
 	bool chunk_index;	      /* read all files: see carton_pack_options */
-	carton_progress_fn *progress; /* or NULL */
+	carton_progress_fn *progress; /* of these, once the repository is open; or NULL */
 	void *progress_ctx;
 };
 

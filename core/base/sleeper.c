@@ -21,7 +21,7 @@ void sleeper_init(struct sleeper *s)
 {
 	*s = (struct sleeper){ .hook.fire = fire };
 	pthread_mutex_init(&s->lock, NULL);
-	pthread_cond_init(&s->changed, NULL);
+	cond_init(&s->changed);
 }
 
 void sleeper_finish(struct sleeper *s)
@@ -67,4 +67,18 @@ int sleeper_wait(struct sleeper *s, struct cancel *cancel)
 	if (r == 0)
 		failure_set(s->failure);
 	return r;
+}
+
+bool sleeper_wait_until(struct sleeper *s, int64_t until_ms)
+{
+	const struct timespec until = ms_to_timespec(until_ms);
+	int r = 0;
+	bool woken;
+
+	pthread_mutex_lock(&s->lock);
+	while (!s->woken && r != ETIMEDOUT)
+		r = pthread_cond_timedwait(&s->changed, &s->lock, &until);
+	woken = s->woken;
+	pthread_mutex_unlock(&s->lock);
+	return woken;
 }

@@ -36,4 +36,7 @@ void sleeper_wake(struct sleeper *s, int result);
  */
 int sleeper_wait(struct sleeper *s, struct cancel *cancel);
 
+/* Waits as with NULL, but only until `until_ms` (now_ms()): was it woken? It may wait again. */
+bool sleeper_wait_until(struct sleeper *s, int64_t until_ms);
+
 #endif

@@ -22,7 +22,6 @@ struct download {
 	bool damaged;			    /* that one is */
 	char version[256];		    /* the answer's */
 	int64_t mtime;
-	atomic_uint_fast64_t came, total; /* bytes of this try; `total` 0: not known */
 };
 
 /* ---- an earlier download ---- */
@@ -97,22 +96,6 @@ static int answered(void *ctx, const struct http_response *a)
 	       strcmp(d->note + NOTE_VERSION, d->version) == 0;
 }
 
-static void announced(void *download, uint64_t bytes)
-{
-	struct download *d = download;
-
-	atomic_store(&d->total, atomic_load(&d->came) + bytes);
-}
-
-static void arrived(void *download, uint64_t bytes)
-{
-	struct download *d = download;
-	uint64_t came = atomic_fetch_add(&d->came, bytes) + bytes;
-
-	if (d->options->progress)
-		d->options->progress(d->options->progress_ctx, came, atomic_load(&d->total));
-}
-
 /* Ends the file. 0; 1: what is there already is this version. */
 static int fetch_to(struct download *d, struct file *dest, struct source **ret)
 {
@@ -129,13 +112,11 @@ static int fetch_to(struct download *d, struct file *dest, struct source **ret)
 		.what = FETCH_FILE,
 		.places = &place,
 		.n_places = 1,
+		.whole = true,
 		.plain = true,
 		.dest = dest,
 		.follow = &follow,
 		.answered = answered,
-		.arrived = arrived,
-		.announced = announced,
-		.arrived_ctx = d,
 		.ctx = d,
 	};
 	bool cached = file_is_cached(dest);
@@ -143,8 +124,6 @@ static int fetch_to(struct download *d, struct file *dest, struct source **ret)
 	struct ingested in = { 0 };
 	int r;
 
-	atomic_store(&d->came, 0);
-	atomic_store(&d->total, 0);
 	/* as it is now: another process may have downloaded it while this one waited */
 	read_note(d, sha256);
 	route_init(&place.route);

@@ -12,6 +12,8 @@
 
 #define MIN_RATE 1024 /* bytes a second; what is slower times out */
 
+#define PROGRESS_MS 100
+
 /* ---- tries and rounds ---- */
 
 static void over(struct fetcher *x, int result)
@@ -329,6 +331,7 @@ struct waiter {
 	struct sleeper sleeper;
 	uint64_t size;
 	const struct fetch *fetch;
+	atomic_uint_fast64_t came, total; /* bytes; `total` 0: not known */
 };
 
 static void wake_waiter(void *ctx, int result, uint64_t size)
@@ -353,6 +356,35 @@ static void waiter_refused(void *ctx, const struct http_response *a)
 	f->refused(f->ctx, a);
 }
 
+static void waiter_arrived(void *ctx, uint64_t bytes)
+{
+	atomic_fetch_add(&((struct waiter *)ctx)->came, bytes);
+}
+
+static void waiter_announced(void *ctx, uint64_t bytes)
+{
+	struct waiter *w = ctx;
+
+	atomic_store(&w->total, atomic_load(&w->came) + bytes);
+}
+
+bool fetch_show(const struct fetch_options *o, uint64_t done, uint64_t total)
+{
+	if (!pthread_equal(o->opener, pthread_self()) || !o->progress)
+		return false;
+	o->progress(o->progress_ctx, done, total);
+	return true;
+}
+
+/* Of what is fetched whole, how far that is; else all bytes that came since the open began. */
+static bool show(struct waiter *w)
+{
+	const struct fetch_options *o = w->fetch->options;
+
+	return w->fetch->whole ? fetch_show(o, atomic_load(&w->came), atomic_load(&w->total)) :
+				 fetch_show(o, o->fetched ? atomic_load(o->fetched) : 0, 0);
+}
+
 int fetch_run(const struct fetch *fetch, uint64_t *ret_size)
 {
 	struct waiter w = { .fetch = fetch };
@@ -362,11 +394,15 @@ int fetch_run(const struct fetch *fetch, uint64_t *ret_size)
 	f.done = wake_waiter;
 	f.answered = fetch->answered ? waiter_answered : NULL;
 	f.refused = fetch->refused ? waiter_refused : NULL;
-	f.ctx = &w;
+	f.arrived = waiter_arrived;
+	f.announced = waiter_announced;
+	f.ctx = f.arrived_ctx = &w;
 	sleeper_init(&w.sleeper);
 	r = fetch_start(&f);
 	if (r == 0) {
 		/* the fetch has the token, and always ends */
+		while (show(&w) && !sleeper_wait_until(&w.sleeper, now_ms() + PROGRESS_MS))
+			;
 		sleeper_wait(&w.sleeper, NULL);
 		r = w.sleeper.result;
 		if (r == 0)

@@ -71,6 +71,7 @@ struct fetch {
 	uint64_t size;	       /* FETCH_PART */
 	uint64_t have;	       /* of a range, so much is in `dest` already */
 	bool background;       /* no reader waits for it: it gives way to others (server.h) */
+	bool whole;	       /* all of a carton, by fetch_run(): show how much there is, too */
 	bool plain;	       /* ask for no content coding, and over one connection */
 	const char *accept;    /* which media types to ask for; or NULL */
 	int64_t deadline_ms;   /* now_ms(), which bytes do not move; 0: as above */
@@ -119,7 +120,13 @@ struct fetch {
 /* 0 or -ENOMEM; then `done` will be called, perhaps before this returns. */
 int fetch_start(const struct fetch *fetch);
 
-/* The same, but waits for the end: for threads that may. As `done`, which is not used. */
+/*
+ * The same, but waits for the end: for threads that may. As `done`, which is not used, nor are
+ * arrived() and announced(). Meanwhile shows how much has come, if this thread opens the carton.
+ */
 int fetch_run(const struct fetch *fetch, uint64_t *ret_size);
+
+/* Shows the user how far the open is, if this is the thread that opens the carton. Did it? */
+bool fetch_show(const struct fetch_options *options, uint64_t done, uint64_t total);
 
 #endif

@@ -30,9 +30,10 @@ struct fetch_options {
 	struct cancel *cancel;	   /* fires when the carton is closed */
 	/* servers that are not reached are waited for until the timeout, not just for seconds */
 	atomic_bool wait;
-	/* of download_carton(), or NULL */
+	/* while `opener`, a thread, opens the carton: for fetch_show(); or NULL */
 	carton_progress_fn *progress;
 	void *progress_ctx;
+	pthread_t opener;
 };
 
 /*

@@ -285,7 +285,6 @@ static int list(const struct import *im, struct listing *l)
 {
 	char next[HTTP_MAX_NEXT], earlier[HTTP_MAX_NEXT] = "";
 	char *url = url_of(l, "tree", l->commit, "?recursive=true&expand=false");
-	uint64_t came = 0;
 	int r = url ? 0 : -ENOMEM;
 
 	for (size_t page = 0; r == 0 && url; page++) {
@@ -296,9 +295,6 @@ static int list(const struct import *im, struct listing *l)
 							 "the list of its files has more than %d "
 							 "pages",
 							 MAX_LISTING_PAGES);
-		came += text.len;
-		if (r == 0 && im->progress)
-			im->progress(im->progress_ctx, came, 0);
 		if (r == 0)
 			r = hub_read_page(l, &text);
 		if (r == 0 && *next)

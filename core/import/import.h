@@ -25,9 +25,6 @@ struct import {
 	struct budget *budget;
 	bool token;		     /* the server gets one */
 	struct carton_runner runner; /* for carton.toml */
-	/* Bytes of the list that came, then of small files, the latter also in all; or NULL. */
-	carton_progress_fn *progress;
-	void *progress_ctx;
 };
 
 /*

@@ -126,11 +126,8 @@ static void begin(struct batch *b, struct listed *f)
 /* Waits until one more may begin. */
 static void wait_for_one(struct batch *b)
 {
-	const struct import *im = b->im;
-
 	do {
-		if (im->progress)
-			im->progress(im->progress_ctx, atomic_load(&b->done), b->l->small);
+		fetch_show(b->im->fetch, atomic_load(&b->done), b->l->small);
 	} while (!semaphore_wait(&b->free, now_ms() + PROGRESS_MS));
 }
 

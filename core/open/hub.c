@@ -37,11 +37,8 @@ static int entries(struct carton_source *s, struct container **ret)
 
 	if (r < 0)
 		return r;
-	if (s->pack) {
+	if (s->pack)
 		im.runner = s->pack->runner;
-		im.progress = s->pack->progress;
-		im.progress_ctx = s->pack->progress_ctx;
-	}
 	im.fetch = c->fetch.http ? &c->fetch : NULL;
 	im.token = c->logins || s->options->header_file;
 	r = import_repository(&im, lister_of(s->name), &s->repository, commit, &source);

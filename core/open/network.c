@@ -34,6 +34,7 @@ int open_network(const struct carton_source *s)
 	c->fetch.cancel = &c->stop;
 	c->fetch.progress = options->progress;
 	c->fetch.progress_ctx = options->progress_ctx;
+	c->fetch.opener = pthread_self();
 	c->fetch.workers = c->workers;
 	c->fetch.events = c->events;
 	return http_new(&http, &c->fetch.http);

@@ -342,6 +342,7 @@ int carton_open_into(struct carton *c, const char *source, const struct carton_o
 		open_chunks(c);
 	if (r == 0)
 		r = open_views(c, options);
+	c->fetch.progress = NULL;
 	atomic_store(&c->fetch.wait, options->wait);
 	return r;
 }

@@ -19,6 +19,8 @@
 static struct {
 	pthread_mutex_t lock; /* guards all other fields */
 	double started;
+	const char *word;
+	uint64_t done; /* of `word`, so far */
 	bool shown;
 	size_t lines; /* above it */
 } bar = { .lock = PTHREAD_MUTEX_INITIALIZER };
@@ -122,8 +124,10 @@ void progress_draw(const struct progress *p)
 	if (!isatty(STDERR_FILENO))
 		return;
 	pthread_mutex_lock(&bar.lock);
-	if (bar.started == 0)
+	if (!bar.word || strcmp(bar.word, p->word) != 0 || p->done < bar.done / 2)
 		bar.started = progress_now();
+	bar.word = p->word;
+	bar.done = p->done;
 	seconds = progress_now() - bar.started;
 	if (seconds >= 1)
 		draw_at_once(p, seconds);
@@ -133,14 +137,6 @@ void progress_draw(const struct progress *p)
 void progress_show(void *ctx, uint64_t done, uint64_t total)
 {
 	progress_draw(&(struct progress){ .word = ctx, .done = done, .total = total });
-}
-
-void progress_end(void)
-{
-	progress_clear();
-	pthread_mutex_lock(&bar.lock);
-	bar.started = 0;
-	pthread_mutex_unlock(&bar.lock);
 }
 
 void progress_clear(void)

@@ -16,7 +16,10 @@ struct progress {
 	size_t n_lines;
 };
 
-/* Nothing is shown in the first second. */
+/*
+ * Nothing is shown in the first second. Another word, or far fewer bytes than before, begin another
+ * bar with a time of its own.
+ */
 void progress_draw(const struct progress *p);
 
 /* The same as a carton_progress_fn: the bar alone; `ctx` is the word. */
@@ -24,9 +27,6 @@ void progress_show(void *ctx, uint64_t done, uint64_t total);
 
 /* Erases it all: before other output, and at the end. */
 void progress_clear(void);
-
-/* The same at the end of what is not the last: the time of the next bar is its own. */
-void progress_end(void);
 
 /* Seconds since some time before. */
 double progress_now(void);

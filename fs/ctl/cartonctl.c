@@ -151,7 +151,7 @@ static int run(const struct ctl_command *command, struct args *a)
 	struct ctl_log log = { .lock = PTHREAD_MUTEX_INITIALIZER,
 			       .collect = verify,
 			       .json = verify && a->values.json ? &json : NULL };
-	struct ctl_opening opening = { .label = NULL };
+	struct ctl_opening opening = { .word = "download" };
 	struct carton *c = NULL;
 	char label[256];
 	int r, status;
@@ -159,8 +159,7 @@ static int run(const struct ctl_command *command, struct args *a)
 	log.source = opening.label = carton_source_label(a->source, label, sizeof(label));
 	log.opening = true;
 	carton_log_set(ctl_on_log, &log);
-	a->values.carton.progress = ctl_show_opening;
-	a->values.carton.progress_ctx = &opening;
+	ctl_show_opens(&a->values.carton, &opening);
 	a->values.carton.keep_going = verify;
 	a->values.carton.hash_all = verify;
 	if (command->run == run_cat)
@@ -177,7 +176,7 @@ static int run(const struct ctl_command *command, struct args *a)
 	if (verify)
 		verify_begin(a, log.json);
 	r = carton_open(a->source, &a->values.carton, &c);
-	progress_end();
+	progress_clear();
 	ctl_log_source(&log, log.source, false);
 	if (r == 0 && a->values.carton.confine)
 		r = sandbox_opened(carton_fetches(c));

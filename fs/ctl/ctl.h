@@ -119,15 +119,16 @@ struct ctl_lines {
 void ctl_show_lines(void *lines, uint64_t done, uint64_t total);
 
 /*
- * A carton_progress_fn while a carton is opened: draws a bar at a terminal. Elsewhere prints one
- * line, once it has taken a second.
+ * From now on an open with these options draws a bar at a terminal while it waits for servers.
+ * Elsewhere it prints one line, once that has taken a second.
  */
 struct ctl_opening {
+	const char *word;  /* before the bar */
 	const char *label; /* the source */
 	double started;	   /* 0: not yet */
 	bool told;
 };
-void ctl_show_opening(void *opening, uint64_t done, uint64_t total);
+void ctl_show_opens(struct carton_options *options, struct ctl_opening *opening);
 
 /* ---- commands: each returns an exit status ---- */
 

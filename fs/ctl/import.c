@@ -72,17 +72,21 @@ static int import(const char *source, const char *out, const struct args *a)
 		.progress = ctl_show_lines,
 		.progress_ctx = &lines,
 	};
+	struct carton_options open = a->values.carton;
 	struct carton_imported got;
 	char label[256];
+	struct ctl_opening opening = { .word = "import",
+				       .label = carton_source_label(source, label, sizeof(label)) };
 	int r;
 
 	if (a->values.runner && ctl_parse_runner(a->values.runner, &options.runner) != EXIT_GOOD)
 		return EXIT_USAGE;
 	carton_log_set(ctl_on_log, &log);
-	r = carton_import(source, out, &a->values.carton, &options, &got);
+	ctl_show_opens(&open, &opening);
+	r = carton_import(source, out, &open, &options, &got);
 	progress_clear();
 	if (r < 0 && !log.problems)
-		ctl_failed(carton_source_label(source, label, sizeof(label)), r);
+		ctl_failed(label, r);
 	if (r < 0)
 		text_line(stderr, "cartonctl: %s was not made", out);
 	else if (a->values.json)

@@ -78,7 +78,8 @@ void ctl_on_log(void *ctx, enum carton_log_level level, const char *subject, con
 	pthread_mutex_unlock(&log->lock);
 }
 
-void ctl_show_opening(void *ctx, uint64_t done, uint64_t total)
+/* A carton_progress_fn. */
+static void show_opening(void *ctx, uint64_t done, uint64_t total)
 {
 	struct ctl_opening *opening = ctx;
 	char size[SIZE_TEXT];
@@ -86,12 +87,19 @@ void ctl_show_opening(void *ctx, uint64_t done, uint64_t total)
 	if (opening->started == 0)
 		opening->started = progress_now();
 	if (isatty(STDERR_FILENO)) {
-		progress_show((void *)"download", done, total);
+		progress_show((void *)opening->word, done, total);
 	} else if (!opening->told && progress_now() - opening->started >= 1) {
 		opening->told = true;
-		text_line(stderr, "cartonctl: %s: downloading all of it%s%s", opening->label,
-			  total ? ": " : "", total ? format_size(total, size) : "");
+		text_line(stderr, "cartonctl: %s: %s%s%s", opening->label,
+			  total ? "fetching " : "waiting for the server",
+			  total ? format_size(total, size) : "", total ? " to open it" : "");
 	}
+}
+
+void ctl_show_opens(struct carton_options *options, struct ctl_opening *opening)
+{
+	options->progress = show_opening;
+	options->progress_ctx = opening;
 }
 
 void ctl_log_source(struct ctl_log *log, const char *source, bool opening)

@@ -72,16 +72,20 @@ static int run(const struct args *a, const char *source, const char *out,
 	       const struct carton_pack_options *o)
 {
 	struct ctl_log log = { .lock = PTHREAD_MUTEX_INITIALIZER };
+	struct carton_options open = a->values.carton;
 	char hash[65], label[256];
+	struct ctl_opening opening = { .word = "download",
+				       .label = carton_source_label(source, label, sizeof(label)) };
 	int r;
 
 	carton_log_set(ctl_on_log, &log);
-	r = carton_pack(source, out, &a->values.carton, o, hash);
+	ctl_show_opens(&open, &opening);
+	r = carton_pack(source, out, &open, o, hash);
 	progress_clear();
 	if (r == 0)
 		puts(hash);
 	else if (!log.problems)
-		ctl_failed(carton_source_label(source, label, sizeof(label)), r);
+		ctl_failed(label, r);
 	if (r < 0)
 		text_line(stderr, "cartonctl: %s was not made", out);
 	return ctl_flush(r < 0 ? exit_status(r, EXIT_BAD) : EXIT_GOOD);

@@ -55,13 +55,16 @@ static int sign(const char *source, const struct args *a)
 		.progress = progress_show,
 		.progress_ctx = (void *)"sign",
 	};
+	struct carton_options open = a->values.carton;
+	struct ctl_opening opening = { .word = "download" };
 	struct carton_new_signature got;
 	char label[256];
 	int r;
 
-	log.source = carton_source_label(source, label, sizeof(label));
+	log.source = opening.label = carton_source_label(source, label, sizeof(label));
 	carton_log_set(ctl_on_log, &log);
-	r = carton_sign(source, a->values.output, &a->values.carton, &options, &got);
+	ctl_show_opens(&open, &opening);
+	r = carton_sign(source, a->values.output, &open, &options, &got);
 	progress_clear();
 	if (r < 0 && !log.problems)
 		ctl_failed(label, r);

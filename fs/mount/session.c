@@ -254,7 +254,7 @@ static int open_carton(struct session *s, struct sandbox_helper *helper)
 	s->report.opening = true;
 	r = carton_open(s->keep.source >= 0 ? passed : s->options->source, &v->carton,
 			&s->mount.carton);
-	progress_end();
+	progress_clear();
 	report_opened(&s->report, r == 0);
 	if (r == 0 && !v->nosandbox)
 		r = sandbox_opened(carton_fetches(s->mount.carton));

@@ -326,7 +326,7 @@ def test_bar_of_an_open(fault, cache):
     assert re.search(rf'download .* \d+%  [\d.]+ [KM]iB/{size:.1f} MiB ', shown), shown
     p = ctl('hash', cache.flag, fault.url('n', file='m.carton', norange=1, rate=MIB))
     assert p.returncode == 0 and len(p.stderr.splitlines()) == 1, p.stderr
-    assert re.fullmatch(rf'cartonctl: http://.*: downloading all of it: {size:.1f} MiB\n', p.stderr), p.stderr
+    assert re.fullmatch(rf'cartonctl: http://.*: fetching {size:.1f} MiB to open it\n', p.stderr), p.stderr
 
 
 def test_verify_offline(nginx, cache):
