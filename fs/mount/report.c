@@ -163,8 +163,8 @@ void report_not_mounted(struct report *t, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(why, sizeof(why), fmt, ap);
 	va_end(ap);
-	text_line(stderr, "%scartonfs: %s: not mounted%s%s", t->journal ? "<3>" : "",
-		  t->options->label, held || *why ? ": " : "", held ? held : why);
+	text_line(stderr, "%scartonfs: %s: not mounted: %s", t->journal ? "<3>" : "",
+		  t->options->label, held ? held : why);
 	free(held);
 }
 

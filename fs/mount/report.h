@@ -40,7 +40,7 @@ void report_opened(struct report *t, bool good);
 
 /*
  * Says that nothing is mounted, in one line with the error about the carton if there was one, else
- * after the reason, which was logged; the format gives what it means, or "".
+ * after the reason, which was logged.
  */
 void report_not_mounted(struct report *t, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));

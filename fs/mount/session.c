@@ -261,30 +261,6 @@ static int open_carton(struct session *s, struct sandbox_helper *helper)
 	return r;
 }
 
-/*
- * What the error of an open means, if no error about the carton itself says why; "" where it is that
- * of another file or of an option, which the line before has named.
- */
-static const char *why_not_opened(int error)
-{
-	switch (error) {
-	case -EBADMSG:
-		return "not a valid carton";
-	case -EKEYREJECTED:
-		return "not signed as it has to be";
-	case -EINVAL:
-	case -ENOENT:
-	case -ENOTDIR:
-	case -EISDIR:
-	case -ELOOP:
-	case -EACCES:
-	case -EPERM:
-		return "";
-	default:
-		return error_text(error);
-	}
-}
-
 static int open_and_serve(struct session *s)
 {
 	struct sandbox_helper helper = { .open_for_me = open_files,
@@ -314,7 +290,10 @@ static int open_and_serve(struct session *s)
 		keep_open(&s->keep);
 	r = open_carton(s, &helper);
 	if (r < 0) {
-		report_not_mounted(&s->report, "%s", why_not_opened(r));
+		report_not_mounted(&s->report, "%s",
+				   r == -EBADMSG      ? "not a valid carton" :
+				   r == -EKEYREJECTED ? "not signed as it has to be" :
+							error_text(r));
 		status = status_of(o, r);
 	} else {
 		status = o->values.verify == VERIFY_MOUNT ? verify_all(s) : EXIT_GOOD;
