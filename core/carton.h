@@ -62,7 +62,7 @@ struct carton_node;
 typedef void carton_damaged_fn(void *ctx, struct carton_node *file);
 
 /*
- * Bytes so far, and in all: of files that are hashed, sent or written, or of what is fetched. Called
+ * Bytes so far, and in all: of files that are hashed, sent or written, or of what comes. Called
  * often, also when nothing has come meanwhile, from one thread at a time.
  */
 typedef void carton_progress_fn(void *ctx, uint64_t done, uint64_t total);

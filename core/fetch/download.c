@@ -89,9 +89,12 @@ static void note_version(struct download *d, const uint8_t sha256[SHA256_SIZE])
 static int answered(void *ctx, const struct http_response *a)
 {
 	struct download *d = ctx;
+	char shown[256];
 
 	snprintf(d->version, sizeof(d->version), "%s", a->etag[0] ? a->etag : a->last_modified);
 	d->mtime = a->last_modified_s;
+	carton_log(CARTON_LOG_INFO, http_url_redact(d->url, shown, sizeof(shown)),
+		   "the server does not answer Range requests: downloading all of it");
 	return a->status == 200 && d->note[0] && d->version[0] &&
 	       strcmp(d->note + NOTE_VERSION, d->version) == 0;
 }
@@ -178,12 +181,8 @@ int download_carton(const struct fetch_options *options, struct cache *cache, co
 		    struct source **ret, int64_t *ret_mtime)
 {
 	struct download d = { .options = options, .cache = cache, .url = url };
-	char shown[256];
-	int r;
+	int r = make_key(url, d.key);
 
-	carton_log(CARTON_LOG_INFO, http_url_redact(url, shown, sizeof(shown)),
-		   "the server does not answer Range requests: downloading all of it");
-	r = make_key(url, d.key);
 	if (r == 0)
 		r = download(&d, ret);
 	if (r == 1) {

@@ -104,12 +104,21 @@ int64_t url_deadline(const struct fetcher *x)
 /* Behind the message: what helps where a server was asked without a token or a password. */
 static const char *advice(const struct url *u, bool trusted)
 {
+	bool hub = strcmp(u->reason, "GatedRepo") == 0 || strcmp(u->reason, "RepoNotFound") == 0;
+
+	if (!hub && (!trusted || *u->reason))
+		return "";
+	if (!hub)
+		return u->status == 401 ? "; it wants a login: give it with the option "
+					  "header_file, or in ~/.netrc" :
+		       u->status == 403 ? "; it wants a login that may read this (option "
+					  "header_file, or ~/.netrc), or the URL has expired" :
+		       u->status == 404 || u->status == 410 ?
+					  "; the URL is wrong, or needs a login (option "
+					  "header_file, or ~/.netrc)" :
+					  "";
 	if (u->status != 401)
 		return "";
-	if (strcmp(u->reason, "GatedRepo") != 0 && strcmp(u->reason, "RepoNotFound") != 0)
-		return !trusted || *u->reason ? "" :
-						"; it wants a login: give it with the option "
-						"header_file, or in ~/.netrc";
 	return trusted ? "; give a token in HF_TOKEN" :
 			 "; the option hub_token sends your token there";
 }

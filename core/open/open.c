@@ -29,12 +29,9 @@ static int open_cache(struct carton *c, const struct carton_options *options, bo
 		cache_close(c->cache);
 		c->cache = NULL;
 	}
-	/* cache_open() has logged why */
-	if (r == -EPERM && options->cache_dir)
-		return r;
+	/* it was logged why */
 	if (r < 0 && options->cache_dir)
-		return log_error(r, options->cache_dir, "cannot be used as a cache: %s",
-				 strerror(-r));
+		return r;
 	if (r < 0)
 		carton_log(CARTON_LOG_INFO, NULL,
 			   "no cache directory (%s): unpacked files go to $TMPDIR or /var/tmp",

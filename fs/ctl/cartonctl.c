@@ -151,7 +151,7 @@ static int run(const struct ctl_command *command, struct args *a)
 	struct ctl_log log = { .lock = PTHREAD_MUTEX_INITIALIZER,
 			       .collect = verify,
 			       .json = verify && a->values.json ? &json : NULL };
-	struct ctl_opening opening = { .word = "download" };
+	struct ctl_opening opening = { .word = "download", .log = &log };
 	struct carton *c = NULL;
 	char label[256];
 	int r, status;

@@ -76,6 +76,7 @@ static int import(const char *source, const char *out, const struct args *a)
 	struct carton_imported got;
 	char label[256];
 	struct ctl_opening opening = { .word = "import",
+				       .log = &log,
 				       .label = carton_source_label(source, label, sizeof(label)) };
 	int r;
 

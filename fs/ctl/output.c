@@ -88,7 +88,8 @@ static void show_opening(void *ctx, uint64_t done, uint64_t total)
 		opening->started = progress_now();
 	if (isatty(STDERR_FILENO)) {
 		progress_show((void *)opening->word, done, total);
-	} else if (!opening->told && progress_now() - opening->started >= 1) {
+	} else if (!opening->told && !opening->log->problems &&
+		   progress_now() - opening->started >= 1) {
 		opening->told = true;
 		text_line(stderr, "cartonctl: %s: %s%s%s", opening->label,
 			  total ? "fetching " : "waiting for the server",

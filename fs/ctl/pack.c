@@ -75,6 +75,7 @@ static int run(const struct args *a, const char *source, const char *out,
 	struct carton_options open = a->values.carton;
 	char hash[65], label[256];
 	struct ctl_opening opening = { .word = "download",
+				       .log = &log,
 				       .label = carton_source_label(source, label, sizeof(label)) };
 	int r;
 

@@ -56,7 +56,7 @@ static int sign(const char *source, const struct args *a)
 		.progress_ctx = (void *)"sign",
 	};
 	struct carton_options open = a->values.carton;
-	struct ctl_opening opening = { .word = "download" };
+	struct ctl_opening opening = { .word = "download", .log = &log };
 	struct carton_new_signature got;
 	char label[256];
 	int r;

@@ -54,10 +54,60 @@ static void put_line(const struct report *t, int priority, const char *prefix, c
 		  subject ? subject : "", subject ? ": " : "", message);
 }
 
-/* Takes the error that is held, which the caller frees, and holds `next` (NULL: none). */
-static char *swap_held(struct report *t, char *next)
+static const int priorities[] = { LOG_ERR, LOG_WARNING, LOG_WARNING, LOG_INFO, LOG_DEBUG };
+static const char *const prefixes[] = { "", "warning: ", "warning: ", "", "" };
+
+/* A message that is not written yet. */
+struct held {
+	enum carton_log_level level;
+	bool fails;   /* it is why something does not work */
+	bool passes;  /* a failure of the same carton that comes later says more */
+	bool told;    /* it was written after all */
+	char *line;   /* with its subject, */
+	size_t label; /* of which this is the carton's label and a colon; 0: it has another */
+};
+
+static void held_free(struct held *h)
 {
-	char *held;
+	if (h)
+		free(h->line);
+	free(h);
+}
+
+/* NULL: no memory, so that the message is written at once. */
+static struct held *held_new(const struct report *t, enum carton_log_level level,
+			     const char *subject, const char *message)
+{
+	const char *label = t->options->label;
+	struct held *h = calloc(1, sizeof(*h));
+
+	if (!h)
+		return NULL;
+	h->level = level;
+	h->fails = level == CARTON_LOG_ERROR || carton_log_is_attempt();
+	if (!subject || strcmp(subject, label) == 0) {
+		h->label = strlen(label) + 2;
+		h->passes = level >= CARTON_LOG_INFO || carton_log_is_attempt();
+	}
+	if (asprintf(&h->line, "%s: %s", subject ? subject : label, message) < 0) {
+		free(h);
+		return NULL;
+	}
+	return h;
+}
+
+/* Lock held, or nobody else has it. */
+static void put_held(const struct report *t, struct held *h)
+{
+	if (!h->told)
+		put_line(t, priorities[h->level], prefixes[h->level], NULL, h->line);
+	h->told = true;
+}
+
+/* Takes the message that is held, which the caller frees, and holds `next` (NULL: none). */
+static struct held *swap_held(struct report *t, struct held *next)
+{
+	struct held *held;
 
 	pthread_mutex_lock(&t->lock);
 	held = t->held;
@@ -66,26 +116,22 @@ static char *swap_held(struct report *t, char *next)
 	return held;
 }
 
-/* Writes the error that is held, which was not the last, and holds `next`. */
-static void tell_held(struct report *t, char *next)
+/* Writes the message that is held, unless `next` says more, which is held from now on. */
+static void tell_held(struct report *t, struct held *next)
 {
-	char *held = swap_held(t, next);
+	struct held *held = swap_held(t, next);
 
-	if (held)
-		put_line(t, LOG_ERR, "", t->options->label, held);
-	free(held);
+	if (held && !(next && held->passes && next->fails && next->label))
+		put_held(t, held);
+	held_free(held);
 }
 
 static void on_log(void *ctx, enum carton_log_level level, const char *subject, const char *message)
 {
-	static const int priorities[] = { LOG_ERR, LOG_WARNING, LOG_WARNING, LOG_INFO, LOG_DEBUG };
-	static const char *const prefixes[] = { "", "warning: ", "warning: ", "", "" };
 	struct report *t = ctx;
-	char *held;
-	bool about_carton = level == CARTON_LOG_ERROR && t->opening &&
-			    (!subject || strcmp(subject, t->options->label) == 0);
+	struct held *held = NULL;
 
-	if (about_carton)
+	if (t->opening && level == CARTON_LOG_ERROR && !subject)
 		subject = t->options->label;
 	if (level <= CARTON_LOG_NOTICE) {
 		status_error(t->status, subject, message);
@@ -100,7 +146,8 @@ static void on_log(void *ctx, enum carton_log_level level, const char *subject, 
 	}
 	if (level == CARTON_LOG_ERROR)
 		put_error(t, "%s%s%s", subject ? subject : "", subject ? ": " : "", message);
-	held = about_carton ? strdup(message) : NULL;
+	if (t->opening && subject && level < CARTON_LOG_DEBUG)
+		held = held_new(t, level, subject, message);
 	tell_held(t, held);
 	if (!held)
 		put_line(t, priorities[level], prefixes[level], subject, message);
@@ -121,6 +168,21 @@ int report_status(const struct report *t, int status)
 /* The one of this process: libfuse passes no context to its log, and a signal has none. */
 static struct report *reporting;
 
+/* Does libfuse say that it does not know options (which are between a ` and a ')? Says that. */
+static bool log_unknown(const char *text, const char *meant)
+{
+	const char *first = strstr(text, "unknown option(s): `"), *end = strrchr(text, '\'');
+
+	if (!first)
+		return false;
+	first = strchr(first, '`') + 1;
+	carton_log(CARTON_LOG_ERROR, NULL, "unknown option: %.*s%s%s%s",
+		   end > first ? (int)(end - first) : (int)strlen(first), first,
+		   meant ? "; did you mean " : "; cartonfs(1) lists them", meant ? meant : "",
+		   meant ? "?" : "");
+	return true;
+}
+
 /* Sends the messages of libfuse to the same log. */
 __attribute__((format(printf, 2, 0))) static void on_fuse_log(enum fuse_log_level level,
 							      const char *fmt, va_list ap)
@@ -137,15 +199,35 @@ __attribute__((format(printf, 2, 0))) static void on_fuse_log(enum fuse_log_leve
 		return;
 	if (newline)
 		*newline = '\0';
-	if (!strstr(text, "unknown option"))
-		meant = NULL;
+	if (log_unknown(text, meant)) {
+		text[0] = '\0';
+		return;
+	}
 	carton_log(level <= FUSE_LOG_ERR     ? CARTON_LOG_ERROR :
 		   level <= FUSE_LOG_WARNING ? CARTON_LOG_WARNING :
 		   level <= FUSE_LOG_INFO    ? CARTON_LOG_INFO :
 					       CARTON_LOG_DEBUG,
-		   NULL, "%s%s%s%s", text, meant ? "; did you mean " : "", meant ? meant : "",
-		   meant ? "?" : "");
+		   NULL, "%s", text);
 	text[0] = '\0';
+}
+
+void report_opening(struct report *t)
+{
+	t->began = progress_now();
+	t->opening = true;
+}
+
+void report_progress(void *report, uint64_t done, uint64_t total)
+{
+	struct report *t = report;
+
+	progress_show((void *)"download", done, total);
+	if (isatty(STDERR_FILENO) || progress_now() - t->began < 1)
+		return;
+	pthread_mutex_lock(&t->lock);
+	if (t->held)
+		put_held(t, t->held);
+	pthread_mutex_unlock(&t->lock);
 }
 
 void report_opened(struct report *t, bool good)
@@ -157,15 +239,18 @@ void report_opened(struct report *t, bool good)
 
 void report_not_mounted(struct report *t, const char *fmt, ...)
 {
-	char why[256], *held = swap_held(t, NULL);
+	struct held *held = swap_held(t, NULL);
+	char why[256];
 	va_list ap;
 
 	va_start(ap, fmt);
 	vsnprintf(why, sizeof(why), fmt, ap);
 	va_end(ap);
+	if (held && !held->fails)
+		put_held(t, held);
 	text_line(stderr, "%scartonfs: %s: not mounted: %s", t->journal ? "<3>" : "",
-		  t->options->label, held ? held : why);
-	free(held);
+		  t->options->label, held && held->fails ? held->line + held->label : why);
+	held_free(held);
 }
 
 void report_denied(const char *line)

@@ -18,12 +18,17 @@ struct report {
 	const struct options *options;
 	struct status *status;
 	const struct mounter *mounter; /* writes to syslog */
-	atomic_bool opening;	       /* errors without a subject are about the carton */
+	atomic_bool opening;	       /* messages without a subject are about the carton */
+	double began;		       /* progress_now() when that was set */
 	atomic_bool detached;	       /* the daemon has closed its stderr */
 	bool journal;		       /* stderr goes to the journal */
 	FILE *error_file;	       /* or NULL */
 	pthread_mutex_t lock;	       /* guards `held` */
-	char *held; /* an error about the carton, to be told with what it led to; or NULL */
+	/*
+	 * The last message of an open, which may be why nothing is mounted: then one line says
+	 * both. Or NULL
+	 */
+	struct held *held;
 };
 
 /*
@@ -33,14 +38,21 @@ struct report {
 bool report_begin(struct report *t);
 
 /*
- * The carton is open, or cannot be opened, so that errors without a subject are not about it any
+ * The open begins: from now on, the last message is held. A progress callback, report_progress(),
+ * writes it after a second all the same, where no bar shows that the open goes on.
+ */
+void report_opening(struct report *t);
+void report_progress(void *report, uint64_t done, uint64_t total);
+
+/*
+ * The carton is open, or cannot be opened, so that messages without a subject are not about it any
  * more. Before the carton is closed.
  */
 void report_opened(struct report *t, bool good);
 
 /*
- * Says that nothing is mounted, in one line with the error about the carton if there was one, else
- * after the reason, which was logged.
+ * Says that nothing is mounted, in one line, and why: the failure that was held, or else what is
+ * given.
  */
 void report_not_mounted(struct report *t, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));

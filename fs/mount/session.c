@@ -249,9 +249,9 @@ static int open_carton(struct session *s, struct sandbox_helper *helper)
 	v->carton.damaged_ctx = &s->mount;
 	if (v->nochunks && v->verify == VERIFY_OPEN)
 		carton_log(CARTON_LOG_INFO, NULL, "chunks=off is an old name of verify=open");
-	v->carton.progress = progress_show;
-	v->carton.progress_ctx = (void *)"download";
-	s->report.opening = true;
+	v->carton.progress = report_progress;
+	v->carton.progress_ctx = &s->report;
+	report_opening(&s->report);
 	r = carton_open(s->keep.source >= 0 ? passed : s->options->source, &v->carton,
 			&s->mount.carton);
 	progress_clear();

@@ -143,6 +143,25 @@ static bool has_files(const char *path, const struct statfs *fs)
 	return has;
 }
 
+/* Can libfuse run it, where it looks for it? */
+static bool has_fusermount(void)
+{
+	const char *path = getenv("PATH");
+	char *dirs = NULL, *next, *dir;
+	bool has = access("/usr/bin/fusermount3", X_OK) == 0;
+
+	if (!has)
+		dirs = strdup(path ? path : "/bin");
+	for (next = dirs; !has && (dir = strsep(&next, ":"));) {
+		char file[PATH_MAX];
+
+		snprintf(file, sizeof(file), "%s/fusermount3", *dir ? dir : ".");
+		has = access(file, X_OK) == 0;
+	}
+	free(dirs);
+	return has;
+}
+
 int mountpoint_prepare(const char *path, const char **ret_covers)
 {
 	struct statfs fs;
@@ -156,6 +175,12 @@ int mountpoint_prepare(const char *path, const char **ret_covers)
 				  "is missing; run modprobe fuse as root, or start the container "
 				  "with --device /dev/fuse"),
 		       -ENODEV;
+	/* root mounts without it */
+	if (geteuid() != 0 && !has_fusermount())
+		return carton_log(CARTON_LOG_ERROR, "fusermount3",
+				  "is missing, which mounts for users: install the package fuse3, "
+				  "or mount as root"),
+		       -ENOENT;
 
 	/* on a dead mount stat(2) may still succeed, from the kernel's cache; statfs(2) fails */
 	if (statfs(path, &fs) == 0 && stat(path, &st) == 0) {

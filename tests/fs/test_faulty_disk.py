@@ -190,7 +190,7 @@ def test_cache(disk, mount_fg, nginx, point, work, kind, when):
     if when == 'before':
         disk.set(kind)
         if kind == 'dead':
-            assert 'cache: Input/output error' in refused(source, point, *cache.options)
+            assert 'cannot open the cache directory: Input/output error' in refused(source, point, *cache.options)
             return
     with within(), mount_fg(source, *PRIVATE, *cache.options) as m:
         if when == 'while':

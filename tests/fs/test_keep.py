@@ -628,7 +628,7 @@ def test_signature_is_checked_again(work, place, who):
     sig.write_text(oms.bundle(other, statement))
     m.start(path, *option, ready=False)
     assert m.process.wait() == 32
-    assert f'{sig}: key: it names another key' in m.said() and 'not signed as it has to be' in m.said()
+    assert f'{path}: not mounted: {sig}: key: it names another key' in m.said()
     m.told()
     assert m.stored == {}
     assert harness.unmount(where, who, lazy=True).returncode == 0

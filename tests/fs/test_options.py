@@ -71,8 +71,8 @@ def test_bad_option(sample_carton, point, option):
 def test_unknown_option(work, point, typed, meant):
     """It is reported before the carton is opened: there is none."""
     p = fails(1, '-o', typed, work / 'none.carton', point())
-    assert p.stderr == (f"cartonfs: fuse: unknown option(s): `-o {typed}'" +
-                        (f'; did you mean {meant}?\n' if meant else '\n'))
+    assert p.stderr == (f'cartonfs: unknown option: -o {typed}; ' +
+                        (f'did you mean {meant}?\n' if meant else 'cartonfs(1) lists them\n'))
 
 
 def test_mount_option_with_dashes(sample_carton, point):
@@ -98,6 +98,18 @@ def test_no_fuse_device(sample_carton, point):
     assert p.returncode == 32 and mountinfo(where) is None
     assert p.stderr == ('cartonfs: /dev/fuse: is missing; run modprobe fuse as root, or start the container with '
                         '--device /dev/fuse\n')
+
+
+@needs_root
+def test_no_fusermount(sample_carton, point):
+    """It mounts for users: without it, one line says so."""
+    where, program = point(harness.NOBODY), shutil.which('fusermount3')
+    script = 'mount --bind /dev/null "$1" && shift && exec "$@"'
+    user = ['setpriv', f'--reuid={harness.NOBODY}', f'--regid={harness.NOBODY}', '--clear-groups']
+    p = run('unshare', '-m', 'sh', '-ec', script, 'sh', program, *user, CARTONFS, sample_carton[0], where)
+    assert p.returncode == 32 and mountinfo(where) is None
+    assert p.stderr == ('cartonfs: fusermount3: is missing, which mounts for users: install the package fuse3, or mount '
+                        'as root\n')
 
 
 def test_missing_source(work, point):
