@@ -34,8 +34,8 @@ typedef void carton_log_fn(void *ctx, enum carton_log_level level, const char *s
 void carton_log_set(carton_log_fn *fn, void *ctx);
 
 /*
- * For a carton_log_fn while it is called: is this an attempt that has failed, and others may follow
- * it? If none succeeds, what it was for fails, too.
+ * For a carton_log_fn while it is called: does the message tell that one attempt of several has
+ * failed? The next attempt may still succeed. If none does, the request itself fails.
  */
 bool carton_log_is_attempt(void);
 

@@ -22,7 +22,7 @@ struct check_entry {
 	 * hashed. NULL: none were made.
 	 */
 	const struct pack_tags *made;
-	bool crowded;				 /* other checks keep all processors busy */
+	bool crowded; /* other checks keep all other processors busy: hash on one thread */
 	void (*progress)(void *ctx, uint64_t n); /* called with the bytes of each block */
 	void *ctx;
 };

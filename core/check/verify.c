@@ -41,7 +41,7 @@ struct file_check {
 	struct verify *v;
 	const char *line; /* its path in MANIFEST; NULL: it has no hash */
 	const struct entry *entry;
-	bool crowded;		   /* as much is behind it for each other processor */
+	bool crowded;		   /* the checks behind it keep all other processors busy */
 	struct check_parts *parts; /* of which this is one; NULL: all of the entry is checked */
 	size_t part;
 };
@@ -247,7 +247,10 @@ static int list_checks(struct verify *v, struct check_list *l)
 	return r;
 }
 
-/* Finds the checks that need no second thread: others have more to do meanwhile. */
+/*
+ * Marks a check as crowded if each other processor gets as many bytes of the checks behind it: then
+ * a second thread for its own file would find no free processor.
+ */
 static void find_crowded(struct file_check *f, size_t n)
 {
 	uint64_t others = (uint64_t)MAX(sysconf(_SC_NPROCESSORS_ONLN), 2) - 1, behind = 0;

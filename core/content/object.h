@@ -6,7 +6,7 @@
  * bytes, decodes and hashes them, and keeps them in one of three ways:
  *
  *	in place	a large Stored entry of a local container: nothing is copied
- *	in the cache	what is compressed and can be sealed, or fetched: a file of cache.h
+ *	in the cache	a fetched file, or a decoded entry that can be sealed (cache.h)
  *	in memory	what is small, as long as all of it together stays within a budget
  *
  * Bytes kept in a file can change after they were hashed. So the hash pass leaves a secret tag for

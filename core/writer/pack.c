@@ -292,7 +292,10 @@ static int place_all(struct run *run)
 	return r;
 }
 
-/* Finds the items that need no second thread to hash them: others have more to do meanwhile. */
+/*
+ * Marks an item as crowded if each other thread gets as many bytes of the items behind it: then a
+ * second thread to hash it would find no free processor.
+ */
 static void find_crowded(const struct run *run)
 {
 	struct pack_item *items = run->job->items;

@@ -37,7 +37,7 @@ struct pack_item {
 	enum choice choice;
 	void *data;		     /* prepared bytes, zip.stored of them; or NULL */
 	bool ready;		     /* prepared */
-	bool crowded;		     /* as much is behind it for each other thread */
+	bool crowded;		     /* the items behind it keep all other threads busy */
 	struct pack_item *next;	     /* in the queue of items to fill */
 	struct chunks_hasher chunks; /* if the job has `chunks`; owned by the caller */
 	/*

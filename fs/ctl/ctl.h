@@ -123,10 +123,10 @@ void ctl_show_lines(void *lines, uint64_t done, uint64_t total);
  * Elsewhere it prints one line, once that has taken a second.
  */
 struct ctl_opening {
-	const char *word;	   /* before the bar */
-	const char *label;	   /* the source */
-	const struct ctl_log *log; /* that has written nothing yet, else it need not */
-	double started;		   /* 0: not yet */
+	const char *word;    /* before the bar */
+	const char *label;   /* the source */
+	struct ctl_log *log; /* what it has written makes the line needless */
+	double started;	     /* 0: not yet */
 	bool told;
 };
 void ctl_show_opens(struct carton_options *options, struct ctl_opening *opening);

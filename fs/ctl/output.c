@@ -83,13 +83,16 @@ static void show_opening(void *ctx, uint64_t done, uint64_t total)
 {
 	struct ctl_opening *opening = ctx;
 	char size[SIZE_TEXT];
+	bool silent;
 
+	pthread_mutex_lock(&opening->log->lock);
+	silent = opening->log->problems == 0;
+	pthread_mutex_unlock(&opening->log->lock);
 	if (opening->started == 0)
 		opening->started = progress_now();
 	if (isatty(STDERR_FILENO)) {
 		progress_show((void *)opening->word, done, total);
-	} else if (!opening->told && !opening->log->problems &&
-		   progress_now() - opening->started >= 1) {
+	} else if (!opening->told && silent && progress_now() - opening->started >= 1) {
 		opening->told = true;
 		text_line(stderr, "cartonctl: %s: %s%s%s", opening->label,
 			  total ? "fetching " : "waiting for the server",
