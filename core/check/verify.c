@@ -247,10 +247,7 @@ static int list_checks(struct verify *v, struct check_list *l)
 	return r;
 }
 
-/*
- * Marks a check as crowded if each other processor gets as many bytes of the checks behind it: then
- * a second thread for its own file would find no free processor.
- */
+/* Marks a check as crowded if the checks behind it are as many bytes for each other processor. */
 static void find_crowded(struct file_check *f, size_t n)
 {
 	uint64_t others = (uint64_t)MAX(sysconf(_SC_NPROCESSORS_ONLN), 2) - 1, behind = 0;
