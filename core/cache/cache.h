@@ -25,9 +25,9 @@
  * cache_fill_publish(); the flock lives as long as the descriptor (or a dup of it), in whatever
  * process. gc takes the exclusive flock before it removes an object, without waiting, and leaves
  * the objects that it cannot lock. Filling, dropping and removing an object also take its bytes of
- * the lock file; processes that fill one sparse partial share them (cache_join()). Every lock is a try:
- * no call of this module waits, but for cache_wait(). Locks vanish with their process, so a kill -9
- * at any point leaves at worst a partial, which the next one adopts.
+ * the lock file; processes that fill one sparse partial share them (cache_join()). Every lock is a
+ * try: no call of this module waits, but for cache_wait(). Locks vanish with their process, so a
+ * kill -9 at any point leaves at worst a partial, which the next one adopts.
  *
  * Threads. Any thread may call with the same `cache`. A `fill` belongs to one thread at a time.
  * A process may have several caches on one directory. Calls touch only what lies beneath DIR/v1,

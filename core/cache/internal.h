@@ -173,7 +173,7 @@ int sidecar_remove(struct cache *c, const uint8_t sha256[32], struct sidecar *s)
 
 void sidecar_close(struct sidecar *s);
 
-/* Removes the files that dead processes left in partials/ and tmp/, and what an older version left. */
+/* Removes what dead processes left in partials/ and tmp/, and what an older version left. */
 void cache_sweep(struct cache *c);
 
 /*

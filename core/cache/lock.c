@@ -14,8 +14,8 @@
 #define LOCK_BYTES 2
 
 /*
- * Two objects may have the same two bytes, if somebody makes up hashes for that: one of them is then
- * filled after the other, or without the cache.
+ * Two objects may have the same two bytes, if somebody makes up hashes for that: one of them is
+ * then filled after the other, or without the cache.
  */
 static off_t lock_at(const uint8_t sha256[32])
 {

@@ -164,7 +164,7 @@ bool object_is_withdrawn(const struct object *o);
 
 enum object_state object_state(struct object *o);
 
-/* What to tell people: corrupt as soon as a read has found that, not when its last reader has gone. */
+/* What to tell people: corrupt once a read has found that, not when its last reader has gone. */
 enum object_state object_known_state(struct object *o);
 
 /*

@@ -33,7 +33,7 @@ int mountpoint_create(char **path, mode_t mode);
  */
 int mountpoint_prepare(const char *path, const char **ret_covers);
 
-/* After libfuse has failed to mount, and said it: logs what a user lacks for that, if it is known. */
+/* After libfuse has failed to mount, and said it: logs what a user lacks for that, if known. */
 void mountpoint_explain(void);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any file of any kind in the places of a cache: notes, the lock file, partials, sidecars, seals, their
- * key, objects. Nothing waits for a FIFO or follows a symlink, what lies outside stays as it is, a
- * kept download has the bytes that its note names, and a gc makes all of it usable again.
+ * Any file of any kind in the places of a cache: notes, the lock file, partials, sidecars, seals,
+ * their key, objects. Nothing waits for a FIFO or follows a symlink, what lies outside stays as it
+ * is, a kept download has the bytes that its note names, and a gc makes all of it usable again.
  *
  * The input: files, each: place, kind, size (2 bytes), then so many bytes of it.
  */

@@ -99,7 +99,7 @@ static void test_sizes(void **state)
 	free(data);
 }
 
-/* One tag for each TAG_PART, whatever the sizes of what is fed; and no hash where none is wanted. */
+/* One tag for each TAG_PART, whatever the sizes of what is fed; no hash where none is wanted. */
 static void test_parts(void **state)
 {
 	static const size_t sizes[] = {
