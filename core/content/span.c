@@ -4,13 +4,17 @@
 #include <stdlib.h>
 
 #include "base/util.h"
+#include "cache/cache.h"
 #include "fetch/remote_source.h"
 #include "content/internal.h"
-#include "content/span_choice.h"
 
-/* of those that nobody has asked for: how many have a fill at once, and how many are in a span */
+/* of those that nobody has asked for: how many have a fill at once, how many are in a span, */
 #define FILLS 4
 #define MAX_NEIGHBOURS 1024
+/* and how many a reader gets at once where there is no cache to keep them */
+#define MAX_UNKEPT 64
+/* the longest time that all of what is wanted for certain takes */
+#define WANTED_MS 4000
 
 /* One that nobody has asked for. */
 struct neighbour {
@@ -273,66 +277,134 @@ static void start(struct span *s, bool background)
 
 /* ---- which entries ---- */
 
-/* Begins new spans for what was chosen, in their order; *ret_mine has `entry`. Lock held. */
-static struct span *make_spans(struct object_store *store, const struct span_choice *c,
-			       const struct entry *entry, struct span **ret_mine)
+/* Has opening the carton left it in memory? */
+static bool is_left(const struct object_store *store, const struct entry *e)
 {
-	struct span *begun = NULL, *s = NULL, **last = &begun;
+	return remote_source_cached(store->options.source, NULL, entry_end(e) - e->header,
+				    e->header);
+}
 
-	for (size_t i = 0; i < c->n; i++) {
-		const struct entry *e = c->list[i].entry;
+/* Has it been fetched, here or by an earlier mount? */
+static bool is_here(const struct object *o)
+{
+	struct object_store *store = o->store;
+	bool here;
 
+	pthread_mutex_lock(&store->lock);
+	here = o->bytes.kind != BYTES_NONE || o->state == OBJECT_CORRUPT;
+	pthread_mutex_unlock(&store->lock);
+	return here || cache_has(store->options.cache, o->sha256);
+}
+
+/*
+ * The object of an entry that is to be fetched with others, as somebody wants it, or, if it is
+ * `near`, soon will; or NULL. Lock held.
+ */
+static struct object *neighbour_of(struct object_store *store, const struct entry *e, bool near)
+{
+	const struct object_options *options = &store->options;
+	struct object *o;
+
+	if (run_has_seen(&store->runs.run, e) || is_left(store, e))
+		return NULL;
+	o = options->object_of(options->ctx, e, near);
+	if (!near && (!o || !atomic_load(&o->wanted)))
+		return NULL;
+	run_see(&store->runs.run, e);
+	return o && !is_here(o) ? o : NULL;
+}
+
+/* What is fetched together. */
+struct choice {
+	struct object_store *store;
+	struct run_window near; /* all that is in it, */
+	struct run_window far;	/* and what of this is wanted */
+	struct span *mine;	/* has it; or NULL */
+	struct span *begun;	/* new ones, in their order */
+};
+
+/* Lock held. */
+static void choose(struct choice *c)
+{
+	struct object_runs *runs = &c->store->runs;
+	const struct object_options *options = &c->store->options;
+	/* without a cache few are kept until they are opened */
+	size_t most = options->cache && options->verify ? SIZE_MAX : MAX_UNKEPT;
+	size_t low, high, near_low, near_high, at = c->near.at;
+	uint64_t request = run_request(MAX(c->far.before, c->far.after));
+	struct span *s = NULL, **last = &c->begun;
+
+	run_around(&runs->run, &c->near, &near_low, &near_high);
+	run_around(&runs->run, &c->far, &low, &high);
+	for (size_t i = low; i < high; i++) {
+		const struct entry *e = runs->run.order[i];
+		struct object *o = NULL;
+
+		if (i != at && most > 0)
+			o = neighbour_of(c->store, e, near_low <= i && i < near_high);
+		if (i != at && !o)
+			continue;
 		if (!s || s->n >= MAX_NEIGHBOURS || e->header < s->end ||
-		    e->header - s->end > run_gap(&store->runs.run) ||
-		    entry_end(e) - s->off > c->request) {
-			s = span_new(store, e);
+		    e->header - s->end > run_gap(&runs->run) || entry_end(e) - s->off > request) {
+			s = span_new(c->store, e);
 			if (!s)
-				break;
+				return;
 			*last = s;
 			last = &s->later;
 		}
-		if (e == entry)
-			*ret_mine = s;
-		else if (!add_neighbour(s, c->list[i].object))
-			break;
+		if (i == at)
+			c->mine = s;
+		else if (!add_neighbour(s, o))
+			return;
+		most -= i != at;
 		s->end = entry_end(e);
 	}
-	return begun;
+}
+
+/* Begins new spans for an entry and its neighbours. Lock held. */
+static void begin(struct choice *c, const struct span_wait *w)
+{
+	struct run *run = &c->store->runs.run;
+
+	if (run_follow(run, w->entry, &c->near) < 0)
+		return;
+	c->far = c->near;
+	if (atomic_load(&w->object->wanted))
+		c->far.before = c->far.after = run_most(run, WANTED_MS);
+	if (c->far.before + c->far.after > 0)
+		choose(c);
 }
 
 bool span_ask(struct span_wait *w)
 {
 	struct object_store *store = w->object->store;
-	struct span *mine, *begun = NULL, *there = NULL;
+	struct choice c = { .store = store };
+	struct span *there = NULL;
 	bool wanted = atomic_load(&w->object->wanted);
-	struct span_choice c = { 0 };
 
-	if (!run_takes(w->entry) || span_is_left(store, w->entry))
+	if (!run_takes(w->entry) || is_left(store, w->entry))
 		return false;
 	pthread_mutex_lock(&store->runs.lock);
-	mine = find(store, w->entry);
-	if (!mine) {
-		span_choose(w->object, w->entry, &c);
-		begun = make_spans(store, &c, w->entry, &mine);
-	}
-	if (mine && mine->there) {
-		there = mine;
+	c.mine = find(store, w->entry);
+	if (!c.mine)
+		begin(&c, w);
+	if (c.mine && c.mine->there) {
+		there = c.mine;
 		there->users++;
-	} else if (mine) {
-		w->next = mine->waits;
-		mine->waits = w;
+	} else if (c.mine) {
+		w->next = c.mine->waits;
+		c.mine->waits = w;
 	}
 	pthread_mutex_unlock(&store->runs.lock);
-	free(c.list);
 	if (there) {
 		w->done(w, there);
 		leave(there);
 	}
-	for (struct span *s = begun, *next; s; s = next) {
+	for (struct span *s = c.begun, *next; s; s = next) {
 		next = s->later;
-		start(s, wanted || s != mine);
+		start(s, wanted || s != c.mine);
 	}
-	return mine;
+	return c.mine;
 }
 
 bool span_has(const struct object *o, const struct entry *e)
