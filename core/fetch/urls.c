@@ -106,7 +106,8 @@ static const char *advice(const struct url *u, bool trusted)
 {
 	bool hub = strcmp(u->reason, "GatedRepo") == 0 || strcmp(u->reason, "RepoNotFound") == 0;
 
-	if (!hub && (!trusted || *u->reason))
+	/* requests to S3 are signed: neither option would help */
+	if (!hub && (!trusted || *u->reason || strncmp(u->url, "s3://", 5) == 0))
 		return "";
 	if (!hub)
 		return u->status == 401 ? "; it wants a login: give it with the option "
