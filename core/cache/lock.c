@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The lock of an object, for the process that fills, drops or removes it; or for all that fill a
- * sparse partial together. It is two bytes of LOCK_FILE. Those who share it have the first, and the
- * one of them that makes, names or unnames the partial has the second. Who has it alone has both.
+ * The lock of an object is two bytes of LOCK_FILE. A process that fills, drops or removes the
+ * object alone locks both. Processes that fill one sparse partial together share the first byte,
+ * and the one that makes, names or unnames the partial locks the second.
  *
- * No call removes the file: to make and unlink a file for each object costs more than all else that
- * a small object takes, because ext4 does not use an inode again that was freed a moment ago.
+ * No call removes the file. To make and unlink a file for each object is slow on ext4, which does
+ * not use an inode again that was freed a moment ago, and searches for another one.
  */
 #include <unistd.h>
 

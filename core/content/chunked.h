@@ -86,10 +86,11 @@ void chunked_was_read(struct chunked *c, uint64_t off, size_t n);
 uint64_t chunked_doubts(const struct chunked *c);
 
 /*
- * The chunk at `off` was verified, and what is there now does not fit its tags: somebody has
- * written to the file since. True: it is not verified any more, and is fetched again, or another
- * reader has doubted one since there were `before` doubts, so the read is to be tried again. False:
- * that is damage, as nobody fetches it; all chunks are verified; or it was doubted before.
+ * The chunk at `off` was verified, and its bytes no longer fit its tags: another process has
+ * written to the file since. True: the caller reads again, because the chunk is no longer verified
+ * and will be fetched, or because a reader has doubted a chunk since there were `before` doubts.
+ * False: the chunk is damaged for good, because no server has it, all chunks are verified, or the
+ * chunk was doubted before.
  */
 bool chunked_doubt(struct chunked *c, uint64_t off, uint64_t before);
 

@@ -11,8 +11,8 @@
  * bytes, who has verified the chunk has its tags: each read compares them, in the buffer that the
  * reader gets. The first time it then doubts the chunk (chunked_doubt()), which is looked at and
  * fetched as if it had not been verified; the second time, or once all chunks are verified, it
- * fails (-EBADMSG). Who has not verified it hashes it before the first read. So wrong bytes never
- * get out, and no claim is needed for that.
+ * fails (-EBADMSG). A process that has not verified the chunk hashes it before the first read. So
+ * wrong bytes never get out, and no claim is needed for that.
  *
  * Chunks come from the places of the object's plan (chunk_fill.h), those that a reader wants and
  * those ahead of readers who go on in order (ahead.h).
