@@ -9,7 +9,7 @@
 #define MAX_WINDOW (64 * MIB)
 /* a window is at most so many times what was read */
 #define GROWTH 2
-/* so many times the bytes that come while a request waits for its answer keep servers busy */
+/* so many times the bytes that come while a request waits for its answer keep a server busy */
 #define TIMES 8
 /* a stream that none of so many reads was of does not count */
 #define ACTIVE 256
@@ -18,17 +18,13 @@
 #define REQUESTS 4
 /* bytes of the first request of a connection, which is slow */
 #define FIRST_REQUEST (512 * KIB)
-/* after so many slower answers the shortest time is too short by an eighth */
-#define SLOWER 64
-/* a rate is of at least so long */
-#define RATE_US 20000
 /* until it was measured so often, it is taken for at least so many bytes a second */
 #define NEW 16
 #define FAST (96 * MIB)
 
-void ahead_init(struct ahead *a, uint64_t unit, struct ahead_servers *servers)
+void ahead_init(struct ahead *a, uint64_t unit, struct server_rates *server)
 {
-	*a = (struct ahead){ .unit = unit, .servers = servers };
+	*a = (struct ahead){ .unit = unit, .server = server };
 }
 
 /* ---- streams ---- */
@@ -69,7 +65,7 @@ struct ahead_stream *ahead_read(struct ahead *a, uint64_t i, uint64_t end)
 
 /* ---- windows ---- */
 
-/* How many streams share the servers now. */
+/* How many streams share the server now. */
 static uint64_t active(const struct ahead *a)
 {
 	uint64_t n = 0;
@@ -79,12 +75,12 @@ static uint64_t active(const struct ahead *a)
 	return MAX(n, 1);
 }
 
-/* In bytes: what a stream needs of the servers. */
+/* In bytes: what a stream needs of the server. */
 static uint64_t needed(const struct ahead *a)
 {
-	/* servers that are new may be fast */
-	uint64_t rate = MAX(a->servers->rate, a->servers->rates < NEW ? FAST : 0);
-	uint64_t bytes = TIMES * (rate / 1000 * a->servers->answer_us / 1000) / active(a);
+	/* a server that is new may be fast */
+	uint64_t rate = MAX(a->server->rate, a->server->rates < NEW ? FAST : 0);
+	uint64_t bytes = TIMES * (rate / 1000 * a->server->answer_us / 1000) / active(a);
 
 	return MIN(MAX(bytes, MAX(MIN_WINDOW, 2 * a->unit)), MAX_WINDOW);
 }
@@ -134,7 +130,7 @@ bool ahead_next(const struct ahead *a, struct ahead_stream *s, unsigned busy, ui
 		return false;
 	if (ahead_may_connect(a, s))
 		size /= MAX(REQUESTS / active(a), 1);
-	size = MIN(size, busy < a->servers->connections ? MAX_REQUEST : FIRST_REQUEST);
+	size = MIN(size, busy < a->server->connections ? MAX_REQUEST : FIRST_REQUEST);
 	size = MAX(size / a->unit, 1);
 	/* not little by little */
 	if (s->asked + size > end)
@@ -142,70 +138,6 @@ bool ahead_next(const struct ahead *a, struct ahead_stream *s, unsigned busy, ui
 	*ret_first = s->asked;
 	*ret_end = s->asked + size;
 	return true;
-}
-
-/* ---- the servers ---- */
-
-void ahead_servers_init(struct ahead_servers *l)
-{
-	*l = (struct ahead_servers){ .rate = 0 };
-	pthread_mutex_init(&l->lock, NULL);
-}
-
-void ahead_began(struct ahead_servers *l)
-{
-	pthread_mutex_lock(&l->lock);
-	l->busy++;
-	l->connections = MAX(l->connections, l->busy);
-	pthread_mutex_unlock(&l->lock);
-}
-
-void ahead_ended(struct ahead_servers *l)
-{
-	pthread_mutex_lock(&l->lock);
-	if (--l->busy == 0)
-		l->since_us = l->came = 0;
-	pthread_mutex_unlock(&l->lock);
-}
-
-void ahead_answered(struct ahead_servers *l, uint64_t us)
-{
-	pthread_mutex_lock(&l->lock);
-	if (!l->answer_us || us < l->answer_us) {
-		l->answer_us = us;
-		l->slower = 0;
-	} else if (++l->slower == SLOWER) {
-		l->answer_us += l->answer_us / 8;
-		l->slower = 0;
-	}
-	pthread_mutex_unlock(&l->lock);
-}
-
-/* So many bytes came in that time. Lock held. */
-static void measure(struct ahead_servers *l, uint64_t us)
-{
-	uint64_t rate = l->came * 1000000 / us;
-
-	l->rates++;
-	/* slower only when that lasts */
-	l->rate = rate > l->rate ? rate : l->rate - (l->rate - rate) / 8;
-	l->came = 0;
-	l->since_us += us;
-}
-
-void ahead_came(struct ahead_servers *l, uint64_t bytes, uint64_t now_us)
-{
-	pthread_mutex_lock(&l->lock);
-	/* what came before the first moment took longer than is known */
-	if (!l->since_us) {
-		l->since_us = now_us;
-	} else {
-		l->came += bytes;
-		/* threads may come here in another order than they looked at the clock */
-		if (now_us >= l->since_us + MAX(RATE_US, l->answer_us))
-			measure(l, now_us - l->since_us);
-	}
-	pthread_mutex_unlock(&l->lock);
 }
 
 void ahead_failed(struct ahead *a, uint64_t i)

@@ -4,26 +4,25 @@
  *
  * Who goes through a file in order is a stream: it has a window, the chunks behind its last one
  * that are fetched before anyone asks for them. A window opens once two chunks were read in order,
- * and is never longer than twice the part that its reader has read. It is as long as the servers
- * need to be busy: a few times the bytes that come while a request waits for its answer, both
+ * and is never longer than twice the part that its reader has read. It is as long as the server
+ * needs to be busy: a few times the bytes that come while a request waits for its answer, both
  * measured here. So a random reader has none, and a reader of a close server a short one. Several
  * streams of one file have windows of their own; of those that nobody goes on with, the oldest
  * gives way.
  *
  * A new connection is slow at first, and who reads in order waits for the slowest. So a stream has
- * one request at a time until it has read as much as the servers need, which takes longer than
+ * one request at a time until it has read as much as the server needs, which takes longer than
  * that; and the first request of a further connection is short.
  *
- * All numbers are of chunks, unless they say otherwise. Threads: the owner's lock, but for the
- * servers.
+ * All numbers are of chunks, unless they say otherwise. Threads: the owner's lock.
  */
 #ifndef CARTON_CONTENT_AHEAD_H
 #define CARTON_CONTENT_AHEAD_H
 
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+#include "content/rates.h"
 
 #define AHEAD_STREAMS 16
 
@@ -35,27 +34,14 @@ struct ahead_stream {
 	bool wide;	/* it may have several requests at once */
 };
 
-/* The servers of a carton, taken as one; their requests for whatever object. Any thread. */
-struct ahead_servers {
-	pthread_mutex_t lock; /* of those that change it */
-	/* the shortest time to an answer lately, bytes a second, and how often that was measured */
-	_Atomic uint64_t answer_us, rate;
-	atomic_uint rates;
-	atomic_uint busy, connections; /* requests that are under way; the most at once */
-	uint64_t slower;	       /* answers since the shortest */
-	uint64_t since_us, came; /* when bytes came first that are not measured; those since */
-};
-
 struct ahead {
-	uint64_t unit;	/* bytes of a chunk */
-	uint64_t reads; /* calls of ahead_read() */
-	struct ahead_servers *servers;
+	uint64_t unit;		     /* bytes of a chunk */
+	uint64_t reads;		     /* calls of ahead_read() */
+	struct server_rates *server; /* which is asked first; NULL: none is */
 	struct ahead_stream streams[AHEAD_STREAMS];
 };
 
-void ahead_servers_init(struct ahead_servers *l);
-
-void ahead_init(struct ahead *a, uint64_t unit, struct ahead_servers *servers);
+void ahead_init(struct ahead *a, uint64_t unit, struct server_rates *server);
 
 /* Somebody reads [i, end). Returns the stream, which begins with it unless it goes on; not NULL. */
 struct ahead_stream *ahead_read(struct ahead *a, uint64_t i, uint64_t end);
@@ -78,16 +64,6 @@ bool ahead_may_connect(const struct ahead *a, struct ahead_stream *s);
  */
 bool ahead_next(const struct ahead *a, struct ahead_stream *s, unsigned busy, uint64_t *ret_first,
 		uint64_t *ret_end);
-
-/* A request begins, and has ended. */
-void ahead_began(struct ahead_servers *l);
-void ahead_ended(struct ahead_servers *l);
-
-/* Bytes have come. Times are of CLOCK_MONOTONIC, in microseconds. */
-void ahead_came(struct ahead_servers *l, uint64_t bytes, uint64_t now_us);
-
-/* A request has ended well, whose first bytes came after that time. */
-void ahead_answered(struct ahead_servers *l, uint64_t us);
 
 /* A request has failed: from chunk `i` on it is to be asked for again. */
 void ahead_failed(struct ahead *a, uint64_t i);

@@ -67,7 +67,8 @@ void choice_release(struct fill *f)
 	f->held = false;
 	f->began_us = now_us();
 	p->n_fills++;
-	ahead_began(p->ahead.servers);
+	f->server = p->ahead.server;
+	rates_began(f->server);
 }
 
 bool choice_has_held(const struct sparse *p)
@@ -103,6 +104,15 @@ void choice_came(const struct fill *f, uint64_t bytes)
 	for (struct fill *other = p->fills; other; other = other->next)
 		if (other->held)
 			waits_progress(&other->waits, bytes);
+	pthread_mutex_unlock(&p->lock);
+}
+
+void choice_served(struct sparse *p, const char *url)
+{
+	struct server_rates *server = rates_of(&sparse_object(p)->store->rates, url);
+
+	pthread_mutex_lock(&p->lock);
+	p->ahead.server = server;
 	pthread_mutex_unlock(&p->lock);
 }
 

@@ -84,6 +84,9 @@ bool choice_is_early(const struct sparse *p);
  */
 void choice_came(const struct fill *f, uint64_t bytes);
 
+/* This URL has sent all of a fill. Lock not held. */
+void choice_served(struct sparse *p, const char *url);
+
 /* Marks a held fill as no longer held; the caller begins it. */
 void choice_release(struct fill *f);
 

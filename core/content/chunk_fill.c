@@ -41,7 +41,7 @@ static void note_answer(struct fill *f)
 	f->answered = true;
 	if (f->what != FILL_CHUNKS)
 		return;
-	ahead_answered(p->ahead.servers, (uint64_t)MAX(now_us() - f->began_us, 1));
+	rates_answered(f->server, (uint64_t)MAX(now_us() - f->began_us, 1));
 	atomic_store(&p->answered, true);
 	begin_held(p);
 }
@@ -138,8 +138,7 @@ static uint64_t settle(void *get, uint64_t arrived)
 	if (arrived > f->looked) {
 		choice_came(f, arrived - f->looked);
 		if (f->what == FILL_CHUNKS)
-			ahead_came(f->sparse->ahead.servers, arrived - f->looked,
-				   (uint64_t)now_us());
+			rates_came(f->server, arrived - f->looked, (uint64_t)now_us());
 	}
 	while (i + 1 < f->end && end_of(f, i) <= arrived && end_of(f, i) > f->looked &&
 	       verify(f, i) == 0)
@@ -173,6 +172,7 @@ static int check(struct get *g, const char *url)
 		return -EBADMSG;
 	}
 	plan_drop_mirrors(p->plan, plan_index(p->plan, url));
+	choice_served(p, url);
 	return f->complete ? begin_hash(f) : 0;
 }
 
@@ -387,7 +387,7 @@ static void take_chunks(struct fill *f, int result)
 	if (f->next)
 		f->next->link = f->link;
 	p->n_fills--;
-	ahead_ended(p->ahead.servers);
+	rates_ended(f->server);
 	f->object->fill_pins--;
 	if (result < 0)
 		ahead_failed(&p->ahead, f->settled);

@@ -84,17 +84,18 @@ struct fill {
 
 	/* chunk_fill.c's own */
 	struct sparse *sparse;
-	uint64_t first, end;	   /* chunks [first, end), with its lock */
-	uint64_t settled;	   /* chunks [first, settled) are verified, */
-	bool complete;		   /* and with them, all chunks of the object */
-	uint64_t looked;	   /* so many bytes of this try were looked at */
-	bool ahead;		   /* nobody waits when it begins */
-	bool keep;		   /* it goes on also while nobody has the object open */
-	bool held;		   /* it has not begun: it waits for another one */
-	uint64_t bad;		   /* the first chunk with other bytes of those that came last */
-	struct fill *next, **link; /* in the list of the sparse file */
-	int64_t began_us;	   /* now_us(); */
-	bool answered;		   /* bytes have come since */
+	uint64_t first, end;	     /* chunks [first, end), with its lock */
+	uint64_t settled;	     /* chunks [first, settled) are verified, */
+	bool complete;		     /* and with them, all chunks of the object */
+	uint64_t looked;	     /* so many bytes of this try were looked at */
+	bool ahead;		     /* nobody waits when it begins */
+	bool keep;		     /* it goes on also while nobody has the object open */
+	bool held;		     /* it has not begun: it waits for another one */
+	uint64_t bad;		     /* the first chunk with other bytes of those that came last */
+	struct fill *next, **link;   /* in the list of the sparse file */
+	int64_t began_us;	     /* now_us(); */
+	bool answered;		     /* bytes have come since */
+	struct server_rates *server; /* which is asked first; NULL while it is held */
 	void (*probed)(struct fill *f, int result);
 
 	/* fill.c's own */

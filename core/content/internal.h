@@ -106,6 +106,7 @@ struct object_store {
 	struct chunk_index index;		   /* its chunks are NULL if there is none */
 	struct hash_job_queue hash_jobs;
 	struct object_runs runs;
+	struct rates rates;
 
 	pthread_mutex_t lock;		   /* guards what objects say it guards, and: */
 	struct object *oldest, *newest;	   /* copies that nobody has pinned, by last use */

@@ -14,7 +14,7 @@
 /* so many entries may be left out in order, and so many may be between two that follow */
 #define SLACK 2
 #define MAX_WALK 4096
-/* until the servers were measured */
+/* until the server was measured */
 #define FIRST_GAP (64 * KIB)
 
 bool run_takes(const struct entry *e)
@@ -193,7 +193,7 @@ void run_around(const struct run *r, const struct run_window *w, size_t *ret_low
 	*ret_high = high;
 }
 
-/* ---- the servers ---- */
+/* ---- the server ---- */
 
 uint64_t run_request(uint64_t window)
 {
@@ -202,14 +202,14 @@ uint64_t run_request(uint64_t window)
 
 uint64_t run_most(const struct run *r, uint64_t ms)
 {
-	uint64_t most = r->servers.rate / 1000 * ms;
+	uint64_t most = r->server->rate / 1000 * ms;
 
-	return r->servers.rate ? MIN(MAX(most, MIN_WINDOW), MAX_RUN_WINDOW) : MAX_RUN_WINDOW;
+	return r->server->rate ? MIN(MAX(most, MIN_WINDOW), MAX_RUN_WINDOW) : MAX_RUN_WINDOW;
 }
 
 uint64_t run_gap(const struct run *r)
 {
-	uint64_t gap = r->servers.rate / 1000 * r->servers.answer_us / 1000;
+	uint64_t gap = r->server->rate / 1000 * r->server->answer_us / 1000;
 
-	return r->servers.rate ? MIN(gap, MAX_SPAN) : FIRST_GAP;
+	return r->server->rate ? MIN(gap, MAX_SPAN) : FIRST_GAP;
 }

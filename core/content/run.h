@@ -36,7 +36,7 @@ struct run {
 	uint8_t *seen; /* bits, by the index in container->entries: asked for, or fetched ahead */
 	uint64_t asked;
 	struct run_stream streams[RUN_STREAMS];
-	struct ahead_servers servers; /* the rate, and the time to an answer */
+	struct server_rates *server; /* of the carton */
 };
 
 /* Is it a small file, whose data is fetched with its header? */

@@ -25,6 +25,7 @@ struct neighbour {
 
 struct span {
 	struct object_store *store;
+	struct server_rates *server;
 	uint64_t off, end; /* in the carton */
 	struct job job;
 	struct span *later; /* of those that one thread starts */
@@ -57,8 +58,14 @@ static struct span *span_new(struct object_store *store, const struct entry *e)
 
 	if (!s)
 		return NULL;
-	*s = (struct span){ .store = store, .off = e->header, .end = e->header, .users = 1 };
-	ahead_began(&store->runs.run.servers);
+	*s = (struct span){
+		.store = store,
+		.server = store->runs.run.server,
+		.off = e->header,
+		.end = e->header,
+		.users = 1,
+	};
+	rates_began(s->server);
 	s->next = store->runs.spans;
 	if (s->next)
 		s->next->link = &s->next;
@@ -196,7 +203,7 @@ static void run_over(struct job *job)
 /* The request has ended; with bytes, or without. */
 static void over(struct span *s)
 {
-	ahead_ended(&s->store->runs.run.servers);
+	rates_ended(s->server);
 	/* copying and beginning fills is no work for the network's thread */
 	s->job.run = run_over;
 	workers_submit(s->store->options.workers, &s->job, LANE_QUICK);
@@ -216,14 +223,13 @@ static void fetched(void *span, int result, uint64_t size)
 static void arrived(void *span, uint64_t bytes)
 {
 	struct span *s = span;
-	struct ahead_servers *servers = &s->store->runs.run.servers;
 	int64_t now = now_us();
 
 	pthread_mutex_lock(&s->store->runs.lock);
 	if (!s->answered)
-		ahead_answered(servers, (uint64_t)MAX(now - s->began_us, 1));
+		rates_answered(s->server, (uint64_t)MAX(now - s->began_us, 1));
 	s->answered = true;
-	ahead_came(servers, bytes, (uint64_t)now);
+	rates_came(s->server, bytes, (uint64_t)now);
 	for (struct span_wait *w = s->waits; w; w = w->next)
 		waits_progress(w->waits, bytes);
 	pthread_mutex_unlock(&s->store->runs.lock);
@@ -361,11 +367,21 @@ static void choose(struct choice *c)
 	}
 }
 
+/* The server that is asked first for what is in the carton. */
+static struct server_rates *carton_server(struct object_store *store)
+{
+	struct fetch_place *places;
+	size_t n = remote_source_places(store->options.source, &places);
+
+	return rates_of(&store->rates, n > 0 ? places[0].url : NULL);
+}
+
 /* Begins new spans for an entry and its neighbours. Lock held. */
 static void begin(struct choice *c, const struct span_wait *w)
 {
 	struct run *run = &c->store->runs.run;
 
+	run->server = carton_server(c->store);
 	if (run_follow(run, w->entry, &c->near) < 0)
 		return;
 	c->far = c->near;

@@ -82,8 +82,8 @@ static void read_ahead(struct sparse *p, struct ahead_stream *s, uint64_t n, str
 	if (atomic_load(&p->full) || choice_has_held(p))
 		return;
 	/* those of other objects may end meanwhile */
-	while (b->n < MAX_AHEAD && !choice_is_early(p) && p->ahead.servers->busy < most &&
-	       ahead_next(&p->ahead, s, p->ahead.servers->busy, &first, &last) && first < n) {
+	while (b->n < MAX_AHEAD && !choice_is_early(p) && p->ahead.server->busy < most &&
+	       ahead_next(&p->ahead, s, p->ahead.server->busy, &first, &last) && first < n) {
 		struct fill *f;
 
 		s->asked = first + 1;
@@ -231,7 +231,7 @@ static struct fill *fill_for(struct sparse *p, uint64_t i, uint64_t end, struct 
 		return NULL;
 	s->asked = MAX(s->asked, f->end);
 	/* one that needs a new connection, which is slow, waits for what is before it */
-	if (!choice_is_early(p) && (p->ahead.servers->busy < p->ahead.servers->connections ||
+	if (!choice_is_early(p) && (p->ahead.server->busy < p->ahead.server->connections ||
 				    ahead_may_connect(&p->ahead, s) || !choice_follows(f)))
 		choice_release(f);
 	return f;
@@ -354,6 +354,16 @@ static const struct chunk_filler filler = {
 	fetch, was_read, unpinned, complete, publish, sparse_free,
 };
 
+/* The server that is asked first. */
+static struct server_rates *first_server(const struct plan *plan)
+{
+	struct fetch_place *places = plan->urls;
+
+	if (plan->n_urls == 0 && plan_carton(plan, &places) == 0)
+		return rates_of(&plan->object->store->rates, NULL);
+	return rates_of(&plan->object->store->rates, places[0].url);
+}
+
 int sparse_open(struct plan *plan, const struct chunks_file *file, struct bytes *ret)
 {
 	struct bytes bytes = { .kind = BYTES_FILE };
@@ -381,7 +391,7 @@ int sparse_open(struct plan *plan, const struct chunks_file *file, struct bytes 
 		return r;
 	}
 	p->chunks = bytes.chunks;
-	ahead_init(&p->ahead, file->chunk_size, &o->store->runs.run.servers);
+	ahead_init(&p->ahead, file->chunk_size, first_server(plan));
 	p->fd = bytes.source->fd;
 	chunked_set_filler(bytes.chunks, &filler, p);
 	*ret = bytes;

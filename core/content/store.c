@@ -169,7 +169,8 @@ int object_store_new(const struct object_options *options, struct object_store *
 	pthread_mutex_init(&s->hash_jobs.lock, NULL);
 	pthread_mutex_init(&s->runs.lock, NULL);
 	s->runs.run.container = options->container;
-	ahead_servers_init(&s->runs.run.servers);
+	rates_init(&s->rates);
+	s->runs.run.server = rates_of(&s->rates, NULL);
 	s->n_buckets = 1023;
 	siphash_key_init(&s->bucket_key);
 	s->buckets = calloc(s->n_buckets, sizeof(*s->buckets));
@@ -235,7 +236,7 @@ void object_store_free(struct object_store *s)
 	pthread_mutex_destroy(&s->lock);
 	pthread_mutex_destroy(&s->hash_jobs.lock);
 	pthread_mutex_destroy(&s->runs.lock);
-	pthread_mutex_destroy(&s->runs.run.servers.lock);
+	rates_finish(&s->rates);
 	run_finish(&s->runs.run);
 	free(s);
 }

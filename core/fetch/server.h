@@ -32,6 +32,10 @@ int servers_new(unsigned most, struct servers **ret);
 /* Logs the ends of incidents. All references are given back by then. NULL-safe. */
 void servers_free(struct servers *all);
 
+/* Writes the scheme, host and port of a URL, without userinfo. */
+#define SERVER_NAME 512
+void server_name(const char *url, char ret[SERVER_NAME]);
+
 /* A reference to the server of a URL; NULL: `all` is NULL, or out of memory. */
 struct server *server_get(struct servers *all, const char *url);
 struct server *server_ref(struct server *s);

@@ -75,18 +75,24 @@ static struct server *find(struct servers *all, const char *name)
 	return s;
 }
 
+void server_name(const char *url, char ret[SERVER_NAME])
+{
+	char *host;
+
+	http_url_redact(url, ret, SERVER_NAME);
+	host = strstr(ret, "://");
+	host = host ? host + 3 : ret;
+	host[strcspn(host, "/")] = '\0';
+}
+
 struct server *server_get(struct servers *all, const char *url)
 {
 	struct server *s;
-	char name[512], *host;
+	char name[SERVER_NAME];
 
 	if (!all)
 		return NULL;
-	/* without userinfo, since it is logged */
-	http_url_redact(url, name, sizeof(name));
-	host = strstr(name, "://");
-	host = host ? host + 3 : name;
-	host[strcspn(host, "/")] = '\0';
+	server_name(url, name);
 	pthread_mutex_lock(&all->lock);
 	s = find(all, name);
 	if (s)

@@ -13,7 +13,7 @@ import chunkindex
 import zipwriter
 from chunkindex import CHUNK, overwrite
 from harness import eventually
-from origin import MIB, errno_of
+from origin import MIB, PRIVATE, LinkedCarton, errno_of
 from relay import relay
 
 SIZE = 128 * MIB
@@ -109,6 +109,24 @@ def test_what_came_before_an_error(nginx, large, mount, cache):
             finally:
                 link.process.send_signal(signal.SIGCONT)
             assert chunkindex.pread(m / NAME, 8 * CHUNK, 0) == large[1][:8 * CHUNK]
+
+
+def test_near_and_far(nginx, mount, cache, tmp_path):
+    """How far ahead a file is fetched depends on its own server, not on the one that was asked before."""
+    near, far = content(301, 48 * MIB), content(302, 64 * MIB)
+    with relay(nginx.port, rtt=100, rate=1000, slow_start=True) as link:
+        carton = LinkedCarton(method='stored')
+        carton.link('model/near', near, nginx.put('near', near))
+        carton.link('model/far', far, nginx.put('far', far).replace(f':{nginx.port}/', f':{link.port}/'))
+        path = carton.add(chunkindex.PATH, chunkindex.index(near, far)).write(tmp_path / 'm.carton')
+        with mount(path, *PRIVATE, *cache.options) as m:
+            assert read_pieces(m / 'model/near', 0, len(near)) == near
+            nginx.clear()
+            assert read_pieces(m / 'model/far', 0, len(far)) == far
+    # requests of 2 MiB, the least that a window is, would be 32
+    assert len(nginx.requests('far')) <= 30
+    for name in 'near', 'far':
+        os.unlink(nginx.root / name)
 
 
 # ---- across files ----

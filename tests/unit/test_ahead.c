@@ -17,13 +17,13 @@ static void learn(struct ahead *a, uint64_t answer_ms, uint64_t rate)
 {
 	uint64_t now = 100000000;
 
-	ahead_servers_init(a->servers);
+	server_rates_init(a->server);
 	for (int i = 0; i < 100; i++) {
-		ahead_answered(a->servers, answer_ms * 1000);
+		rates_answered(a->server, answer_ms * 1000);
 		now += MAX(MIB * 1000000 / rate, answer_ms * 1000);
-		ahead_came(a->servers, MAX(MIB, rate / 1000 * answer_ms), now);
+		rates_came(a->server, MAX(MIB, rate / 1000 * answer_ms), now);
 	}
-	a->servers->connections = 8;
+	a->server->connections = 8;
 }
 
 /* Asks for all that the window has; returns how many chunks lie ahead of the reader. */
@@ -54,11 +54,11 @@ static struct ahead_stream *read_to(struct ahead *a, uint64_t from, uint64_t to)
 
 static void test_random(void **state)
 {
-	struct ahead_servers servers;
+	struct server_rates server;
 	struct ahead a;
 
 	(void)state;
-	ahead_init(&a, CHUNK, &servers);
+	ahead_init(&a, CHUNK, &server);
 	learn(&a, 50, 100 * MIB);
 	srandom(1);
 	for (int i = 0; i < 1000; i++) {
@@ -75,15 +75,15 @@ static void test_random(void **state)
 /* The window is no longer than twice what was read, and as long as the servers need. */
 static void test_window(void **state)
 {
-	struct ahead_servers servers;
+	struct server_rates server;
 	struct ahead a;
 	struct ahead_stream *s;
 	unsigned requests;
 	uint64_t got;
 
 	(void)state;
-	ahead_servers_init(&servers);
-	ahead_init(&a, CHUNK, &servers);
+	server_rates_init(&server);
+	ahead_init(&a, CHUNK, &server);
 	s = read_to(&a, 0, 1);
 	assert_int_equal(ask_all(&a, s, NULL), 0);
 	s = read_to(&a, 1, 2);
@@ -97,12 +97,12 @@ static void test_window(void **state)
 	/* eight times what comes in 50 ms */
 	assert_in_range(got * CHUNK, 32 * MIB, 40 * MIB);
 	/* a server that is near needs little */
-	ahead_init(&a, CHUNK, &servers);
+	ahead_init(&a, CHUNK, &server);
 	learn(&a, 1, 100 * MIB);
 	s = read_to(&a, 0, 400);
 	assert_in_range(ask_all(&a, s, NULL) * CHUNK, 1, 4 * MIB);
 	/* and no servers more than that */
-	ahead_init(&a, CHUNK, &servers);
+	ahead_init(&a, CHUNK, &server);
 	learn(&a, 60000, 1000 * MIB);
 	s = read_to(&a, 0, 4000);
 	assert_in_range(ask_all(&a, s, &requests) * CHUNK, 48 * MIB, 64 * MIB);
@@ -112,13 +112,13 @@ static void test_window(void **state)
 /* One request at a time, until as much was read as the servers need; then as many as it takes. */
 static void test_wide(void **state)
 {
-	struct ahead_servers servers;
+	struct server_rates server;
 	struct ahead a;
 	struct ahead_stream *s;
 	uint64_t first, end;
 
 	(void)state;
-	ahead_init(&a, CHUNK, &servers);
+	ahead_init(&a, CHUNK, &server);
 	learn(&a, 50, 100 * MIB);
 	s = read_to(&a, 0, 40);
 	assert_true(ahead_next(&a, s, 0, &first, &end));
@@ -137,12 +137,12 @@ static void test_wide(void **state)
 /* Each of many readers in one file has a window; reads come in any order near its front. */
 static void test_streams(void **state)
 {
-	struct ahead_servers servers;
+	struct server_rates server;
 	struct ahead a;
 	struct ahead_stream *s[AHEAD_STREAMS];
 
 	(void)state;
-	ahead_init(&a, CHUNK, &servers);
+	ahead_init(&a, CHUNK, &server);
 	learn(&a, 50, 100 * MIB);
 	for (size_t k = 0; k < AHEAD_STREAMS; k++)
 		read_to(&a, k * 1000, k * 1000 + 2);
@@ -165,13 +165,13 @@ static void test_streams(void **state)
 /* How far out of order the reads of a stream may be grows with it. */
 static void test_slack(void **state)
 {
-	struct ahead_servers servers;
+	struct server_rates server;
 	struct ahead a;
 	struct ahead_stream *s;
 
 	(void)state;
-	ahead_servers_init(&servers);
-	ahead_init(&a, CHUNK, &servers);
+	server_rates_init(&server);
+	ahead_init(&a, CHUNK, &server);
 	s = read_to(&a, 0, 2);
 	assert_ptr_not_equal(ahead_read(&a, 4, 5), s);
 	assert_ptr_equal(ahead_read(&a, 3, 4), s);
@@ -183,13 +183,13 @@ static void test_slack(void **state)
 /* Chunks of 16 MiB: at least one request ahead, and not more than the window. */
 static void test_large_chunks(void **state)
 {
-	struct ahead_servers servers;
+	struct server_rates server;
 	struct ahead a;
 	struct ahead_stream *s;
 	uint64_t first, end;
 
 	(void)state;
-	ahead_init(&a, 16 * MIB, &servers);
+	ahead_init(&a, 16 * MIB, &server);
 	learn(&a, 50, 100 * MIB);
 	s = read_to(&a, 0, 8);
 	assert_true(ahead_next(&a, s, 0, &first, &end));

@@ -16,6 +16,7 @@
 struct fixture {
 	struct container container;
 	struct run run;
+	struct server_rates server;
 	struct entry entries[N];
 };
 
@@ -27,6 +28,8 @@ static struct fixture *make(size_t step)
 	assert_non_null(f);
 	f->container = (struct container){ .entries = f->entries, .n_entries = N };
 	f->run.container = &f->container;
+	server_rates_init(&f->server);
+	f->run.server = &f->server;
 	for (size_t i = 0; i < N; i++)
 		f->entries[i] = (struct entry){
 			.size = LENGTH - 50,
@@ -138,19 +141,22 @@ static void test_what_is_asked_for_again(void **state)
 
 static void test_link(void **state)
 {
-	struct run run = { .n = 0 };
-	uint64_t first = run_gap(&run);
+	struct server_rates server;
+	struct run run = { .server = &server };
+	uint64_t first;
 
 	(void)state;
+	server_rates_init(&server);
+	first = run_gap(&run);
 	assert_in_range(first, 1, MAX_SPAN);
 	assert_int_equal(run_most(&run, 1000), MAX_RUN_WINDOW);
 	/* 10 ms, 1 MiB/s */
 	for (int i = 0; i < 10; i++) {
-		ahead_began(&run.servers);
-		ahead_answered(&run.servers, 10000);
+		rates_began(run.server);
+		rates_answered(run.server, 10000);
 		for (uint64_t ms = 0; ms <= 1000; ms += 100)
-			ahead_came(&run.servers, MIB / 10, (uint64_t)i * 1010000 + 1000 * ms + 1);
-		ahead_ended(&run.servers);
+			rates_came(run.server, MIB / 10, (uint64_t)i * 1010000 + 1000 * ms + 1);
+		rates_ended(run.server);
 	}
 	assert_in_range(run_gap(&run), 9 * KIB, 11 * KIB);
 	assert_in_range(run_most(&run, 500), 450 * KIB, 550 * KIB);
