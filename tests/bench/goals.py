@@ -248,7 +248,8 @@ def mappings(g):
             cache = b.new_cache()
             for _ in range(later):
                 with b.carton(source, cache=cache) as top:
-                    timing.verify(f'{top}/{BIG}')
+                    # with an index, an open alone verifies one chunk
+                    timing.read_file(f'{top}/{BIG}')
             with b.carton(source, cache=cache, cached=cached) as top:
                 return mapped(f'{top}/{BIG}')
         return run
