@@ -18,6 +18,9 @@
 #define REQUESTS 4
 /* bytes of the first request of a connection, which is slow */
 #define FIRST_REQUEST (512 * KIB)
+/* a stream may need one more connection for each so many bytes that were read, the first earlier */
+#define FOR_EACH (8 * MIB)
+#define EARLY (4 * MIB)
 /* until it was measured so often, it is taken for at least so many bytes a second */
 #define NEW 16
 #define FAST (96 * MIB)
@@ -102,7 +105,6 @@ struct ahead_stream *ahead_continue(struct ahead *a, const struct ahead_stream *
 	struct ahead_stream *own = ahead_read(a, 0, 0);
 
 	own->run = MAX(own->run, s->run * unit / a->unit);
-	own->wide |= s->wide;
 	return own;
 }
 
@@ -114,29 +116,43 @@ struct ahead_stream *ahead_find(struct ahead *a, uint64_t asked)
 	return NULL;
 }
 
-bool ahead_may_connect(const struct ahead *a, struct ahead_stream *s)
+bool ahead_may_connect(const struct ahead *a, const struct ahead_stream *s)
 {
-	/* once true, it stays true: needed() may grow while the stream waits */
-	s->wide |= s->run * a->unit >= needed(a);
-	return s->wide;
+	return a->server->connections < 1 + (s->run * a->unit + EARLY) / FOR_EACH;
 }
 
-bool ahead_next(const struct ahead *a, struct ahead_stream *s, unsigned busy, uint64_t *ret_first,
-		uint64_t *ret_end)
+/* The first request of a further connection: where the reader needs it last. */
+static void use_far_end(const struct ahead *a, const struct ahead_stream *s, uint64_t n,
+			uint64_t *ret_first, uint64_t *ret_end)
+{
+	uint64_t size = MAX(FIRST_REQUEST / a->unit, 1);
+	uint64_t last = n - MIN(size, n), far = s->next + needed(a) / a->unit;
+
+	if (s->far <= last)
+		*ret_first = MAX(*ret_first, MIN(MAX(far, s->far), last));
+	*ret_end = MIN(*ret_first + size, n);
+}
+
+bool ahead_next(const struct ahead *a, const struct ahead_stream *s, unsigned busy, uint64_t n,
+		uint64_t *ret_first, uint64_t *ret_end)
 {
 	uint64_t most = window(a, s), end = s->next + most / a->unit, size = most;
+	unsigned connections = a->server->connections;
+	bool further = busy > 0 && busy >= connections;
 
-	if (!ahead_may_connect(a, s) && busy > 0)
+	if (further && !ahead_may_connect(a, s))
 		return false;
-	if (ahead_may_connect(a, s))
+	if (connections > 1)
 		size /= MAX(REQUESTS / active(a), 1);
-	size = MIN(size, busy < a->server->connections ? MAX_REQUEST : FIRST_REQUEST);
-	size = MAX(size / a->unit, 1);
+	size = MIN(size, connections > 0 ? MAX_REQUEST : FIRST_REQUEST);
+	size = MAX(size / a->unit, MAX(FIRST_REQUEST / a->unit, 1));
 	/* not little by little */
-	if (s->asked + size > end)
+	if (s->asked >= n || s->asked + size > end)
 		return false;
 	*ret_first = s->asked;
-	*ret_end = s->asked + size;
+	*ret_end = MIN(s->asked + size, n);
+	if (further)
+		use_far_end(a, s, n, ret_first, ret_end);
 	return true;
 }
 

@@ -10,9 +10,11 @@
  * streams of one file have windows of their own; of those that nobody goes on with, the oldest
  * gives way.
  *
- * A new connection is slow at first, and who reads in order waits for the slowest. So a stream has
- * one request at a time until it has read as much as the server needs, which takes longer than
- * that; and the first request of a further connection is short.
+ * A new connection is slow at first, and who reads in order waits for the slowest. So the first
+ * request of a further connection is short, and lies at the far end of what the server needs to be
+ * busy, even behind the window: what is before it comes over the connections that are quick by
+ * then. A stream may have one more for each few MiB that were read, so that little is fetched in
+ * vain for who stops soon.
  *
  * All numbers are of chunks, unless they say otherwise. Threads: the owner's lock.
  */
@@ -31,7 +33,7 @@ struct ahead_stream {
 	uint64_t asked; /* chunks before it are there, or were asked for */
 	uint64_t run;	/* how many were read in order; 0: the stream is free */
 	uint64_t used;	/* when it was last read, by a->reads */
-	bool wide;	/* it may have several requests at once */
+	uint64_t far;	/* behind the first requests of further connections */
 };
 
 struct ahead {
@@ -55,15 +57,17 @@ uint64_t ahead_beyond(const struct ahead *a, const struct ahead_stream *s, uint6
 /* The stream whose chunks were asked for up to `asked`; or NULL. */
 struct ahead_stream *ahead_find(struct ahead *a, uint64_t asked);
 
-/* May a request of the stream need one more connection? */
-bool ahead_may_connect(const struct ahead *a, struct ahead_stream *s);
+/* Has enough of the stream been read for one more connection to its server? */
+bool ahead_may_connect(const struct ahead *a, const struct ahead_stream *s);
 
 /*
- * The chunks [*ret_first, *ret_end) that are to be asked for next, as one request at most. False:
- * none. The owner leaves out what is there, and says by stream->asked how far it has got.
+ * The chunks [*ret_first, *ret_end) that are to be asked for next, as one request at most, while
+ * `busy` are under way, of an object of `n` chunks. False: none. They begin at s->asked, or behind
+ * it, at the far end. The owner leaves out what is there, and says by s->asked, or s->far, how far
+ * it has got.
  */
-bool ahead_next(const struct ahead *a, struct ahead_stream *s, unsigned busy, uint64_t *ret_first,
-		uint64_t *ret_end);
+bool ahead_next(const struct ahead *a, const struct ahead_stream *s, unsigned busy, uint64_t n,
+		uint64_t *ret_first, uint64_t *ret_end);
 
 /* A request has failed: from chunk `i` on it is to be asked for again. */
 void ahead_failed(struct ahead *a, uint64_t i);

@@ -129,7 +129,7 @@ struct fill *choice_next(struct sparse *p)
 	if (f) {
 		s = ahead_find(&p->ahead, f->end);
 		if (s && !choice_is_full(f) && sparse_take(p, f->first) &&
-		    ahead_next(&p->ahead, s, 0, &first, &end) && first < chunks_count(p->file) &&
+		    ahead_next(&p->ahead, s, 0, chunks_count(p->file), &first, &end) &&
 		    choice_claim(p, first)) {
 			choice_make(f, f->first, first, end);
 			s->asked = f->end;

@@ -70,9 +70,11 @@ struct begun {
 
 /*
  * Adds fills for what a stream will probably read next, before chunk `n`. Nobody waits for them
- * yet. Lock held.
+ * yet. While one is early, `keep` adds another one, which is held: no reader may come who adds it
+ * later. Lock held.
  */
-static void read_ahead(struct sparse *p, struct ahead_stream *s, uint64_t n, struct begun *b)
+static void read_ahead(struct sparse *p, struct ahead_stream *s, uint64_t n, bool keep,
+		       struct begun *b)
 {
 	const struct fetch_options *fetch = sparse_object(p)->store->options.fetch;
 	unsigned most = fetch ? MIN(fetch->connections, MAX_AHEAD) : 0;
@@ -82,11 +84,13 @@ static void read_ahead(struct sparse *p, struct ahead_stream *s, uint64_t n, str
 	if (atomic_load(&p->full) || choice_has_held(p))
 		return;
 	/* those of other objects may end meanwhile */
-	while (b->n < MAX_AHEAD && !choice_is_early(p) && p->ahead.server->busy < most &&
-	       ahead_next(&p->ahead, s, p->ahead.server->busy, &first, &last) && first < n) {
+	while (b->n < MAX_AHEAD && (keep || !choice_is_early(p)) && p->ahead.server->busy < most &&
+	       ahead_next(&p->ahead, s, p->ahead.server->busy, n, &first, &last)) {
+		bool far = first > s->asked;
 		struct fill *f;
 
-		s->asked = first + 1;
+		/* where the far end is there already, none is looked for behind it */
+		*(far ? &s->far : &s->asked) = far ? n : first + 1;
 		if (!choice_claim(p, first))
 			continue;
 		f = add_fill(p, first, last);
@@ -95,7 +99,10 @@ static void read_ahead(struct sparse *p, struct ahead_stream *s, uint64_t n, str
 			return;
 		}
 		f->ahead = true;
-		s->asked = f->end;
+		f->keep = keep;
+		*(far ? &s->far : &s->asked) = f->end;
+		if (choice_is_early(p))
+			return;
 		choice_release(f);
 		b->fills[b->n++] = f;
 	}
@@ -106,10 +113,14 @@ static void read_window(struct sparse *p, struct ahead_stream *s, struct begun *
 {
 	uint64_t n = chunks_count(p->file);
 
+	/* the stream has come to what was asked for at the far end */
+	while (s->asked < s->far &&
+	       (chunked_is_verified(p->chunks, s->asked) || choice_find(p, s->asked)))
+		s->asked++;
 	if (chunked_is_complete(p->chunks))
 		s->asked = n;
 	else
-		read_ahead(p, s, n, b);
+		read_ahead(p, s, n, false, b);
 	if (!atomic_load(&sparse_object(p)->next) || choice_has_held(p))
 		return;
 	b->beyond = ahead_beyond(&p->ahead, s, n);
@@ -137,9 +148,7 @@ static void read_on(struct object *o, const struct begun *before)
 		read_ahead(
 			p, s,
 			MIN(chunks_count(p->file), s->next + before->beyond / p->file->chunk_size),
-			&begun);
-		for (size_t k = 0; k < begun.n; k++)
-			begun.fills[k]->keep = true;
+			true, &begun);
 		pthread_mutex_unlock(&p->lock);
 		for (size_t k = 0; k < begun.n; k++)
 			chunk_fill_begin(begun.fills[k]);
@@ -200,7 +209,7 @@ static void go_on(struct sparse *p)
 	open = o->pins > o->fill_pins + 1 && !cancel_fired(&o->store->stop);
 	pthread_mutex_unlock(&o->store->lock);
 	for (size_t k = 0; k < AHEAD_STREAMS && open; k++)
-		if (ahead_may_connect(&p->ahead, &p->ahead.streams[k]))
+		if (p->ahead.streams[k].run >= 2)
 			read_window(p, &p->ahead.streams[k], &begun);
 	pthread_mutex_unlock(&p->lock);
 	begin_all(p, &begun);
@@ -224,7 +233,7 @@ static struct fill *fill_for(struct sparse *p, uint64_t i, uint64_t end, struct 
 	uint64_t first, last;
 	struct fill *f;
 
-	if (s->asked <= end && ahead_next(&p->ahead, s, 0, &first, &last))
+	if (s->asked <= end && ahead_next(&p->ahead, s, 0, chunks_count(p->file), &first, &last))
 		end = MAX(end, last);
 	f = add_fill(p, i, end);
 	if (!f)

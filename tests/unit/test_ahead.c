@@ -11,6 +11,7 @@
 #include "content/ahead.h"
 
 #define CHUNK (256 * KIB)
+#define SIZE 100000 /* chunks of the object, where its end does not matter */
 
 /* Busy servers: requests are answered after `answer_ms`, at `rate` bytes a second in all. */
 static void learn(struct ahead *a, uint64_t answer_ms, uint64_t rate)
@@ -32,7 +33,7 @@ static uint64_t ask_all(struct ahead *a, struct ahead_stream *s, unsigned *ret_r
 	uint64_t first, end;
 	unsigned n = 0;
 
-	while (ahead_next(a, s, n, &first, &end)) {
+	while (n < 8 && ahead_next(a, s, n, UINT64_MAX, &first, &end)) {
 		assert_int_equal(first, s->asked);
 		assert_in_range((end - first) * CHUNK, CHUNK, 8 * MIB);
 		s->asked = end;
@@ -83,11 +84,12 @@ static void test_window(void **state)
 
 	(void)state;
 	server_rates_init(&server);
+	server.connections = 1;
 	ahead_init(&a, CHUNK, &server);
 	s = read_to(&a, 0, 1);
 	assert_int_equal(ask_all(&a, s, NULL), 0);
 	s = read_to(&a, 1, 2);
-	assert_int_equal(ask_all(&a, s, NULL), 2);
+	assert_int_equal(ask_all(&a, s, NULL), 4);
 	learn(&a, 50, 100 * MIB);
 	for (uint64_t i = 2; i < 400; i++) {
 		s = ahead_read(&a, i, i + 1);
@@ -109,8 +111,54 @@ static void test_window(void **state)
 	assert_int_equal(requests, 8);
 }
 
-/* One request at a time, until as much was read as the servers need; then as many as it takes. */
-static void test_wide(void **state)
+/*
+ * One request at a time, until a connection is worth it; further ones begin with a short request,
+ * each behind the last, where the reader comes last, but no further than the end of the object.
+ */
+static void test_connections(void **state)
+{
+	struct server_rates server;
+	struct ahead a;
+	struct ahead_stream *s;
+	uint64_t first, end, far = 0;
+
+	(void)state;
+	ahead_init(&a, CHUNK, &server);
+	learn(&a, 50, 100 * MIB);
+	server.connections = 1;
+	s = read_to(&a, 0, 15);
+	assert_true(ahead_next(&a, s, 0, SIZE, &first, &end));
+	assert_int_equal(first, 15);
+	assert_false(ahead_next(&a, s, 1, SIZE, &first, &end));
+	s = read_to(&a, 15, 16);
+	for (int i = 0; i < 3; i++, far = end) {
+		assert_true(ahead_next(&a, s, 1, SIZE, &first, &end));
+		assert_int_equal((end - first) * CHUNK, 512 * KIB);
+		if (far > 0)
+			assert_int_equal(first, far);
+		else
+			assert_in_range((first - s->next) * CHUNK, 32 * MIB, 40 * MIB);
+		s->far = end;
+	}
+	/* none is left behind these: the next one begins where it is needed first */
+	assert_true(ahead_next(&a, s, 1, s->far + 2, &first, &end));
+	assert_int_equal(first, s->far);
+	s->far += 2;
+	assert_true(ahead_next(&a, s, 1, s->far, &first, &end));
+	assert_int_equal(first, s->asked);
+	assert_int_equal(end, first + 2);
+	/* as many connections as it may have */
+	server.connections = 2;
+	assert_false(ahead_next(&a, s, 2, SIZE, &first, &end));
+	assert_true(ahead_next(&a, s, 1, SIZE, &first, &end));
+	assert_int_equal(first, s->asked);
+	s = read_to(&a, 16, 48);
+	assert_true(ahead_next(&a, s, 2, SIZE, &first, &end));
+	assert_true(first > s->asked);
+}
+
+/* A request ends with its object; one of a few chunks has no far end. */
+static void test_end_of_object(void **state)
 {
 	struct server_rates server;
 	struct ahead a;
@@ -120,18 +168,26 @@ static void test_wide(void **state)
 	(void)state;
 	ahead_init(&a, CHUNK, &server);
 	learn(&a, 50, 100 * MIB);
-	s = read_to(&a, 0, 40);
-	assert_true(ahead_next(&a, s, 0, &first, &end));
-	assert_false(ahead_next(&a, s, 1, &first, &end));
-	s = read_to(&a, 40, 180);
-	assert_true(ahead_next(&a, s, 1, &first, &end));
-	assert_in_range((end - first) * CHUNK, 7 * MIB, 8 * MIB);
-	/* those of a new connection are short */
-	assert_true(ahead_next(&a, s, 8, &first, &end));
-	assert_int_equal((end - first) * CHUNK, 512 * KIB);
-	/* it stays so if the servers turn out to need more */
-	learn(&a, 200, 100 * MIB);
-	assert_true(ahead_next(&a, s, 1, &first, &end));
+	s = read_to(&a, 0, 100);
+	for (uint64_t n = 100; n < 110; n++) {
+		bool more = ahead_next(&a, s, 0, n, &first, &end);
+
+		assert_int_equal(more, n > 100);
+		if (more)
+			assert_int_equal(end, n);
+		server.connections = 1;
+		assert_int_equal(ahead_next(&a, s, 1, n, &first, &end), more);
+		if (more)
+			assert_true(first >= 100 && first < end && end <= n);
+		server.connections = 8;
+	}
+	/* of a single chunk */
+	s = read_to(&a, 1000, 1040);
+	s->asked = s->next = 0;
+	server.connections = 1;
+	assert_true(ahead_next(&a, s, 1, 1, &first, &end));
+	assert_int_equal(first, 0);
+	assert_int_equal(end, 1);
 }
 
 /* Each of many readers in one file has a window; reads come in any order near its front. */
@@ -192,19 +248,20 @@ static void test_large_chunks(void **state)
 	ahead_init(&a, 16 * MIB, &server);
 	learn(&a, 50, 100 * MIB);
 	s = read_to(&a, 0, 8);
-	assert_true(ahead_next(&a, s, 0, &first, &end));
+	assert_true(ahead_next(&a, s, 0, SIZE, &first, &end));
 	assert_int_equal(first, 8);
 	assert_int_equal(end, 9);
 	s->asked = 12;
-	assert_false(ahead_next(&a, s, 0, &first, &end));
+	assert_false(ahead_next(&a, s, 0, SIZE, &first, &end));
 }
 
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_random), cmocka_unit_test(test_window),
-		cmocka_unit_test(test_wide),   cmocka_unit_test(test_streams),
-		cmocka_unit_test(test_slack),  cmocka_unit_test(test_large_chunks),
+		cmocka_unit_test(test_random),	     cmocka_unit_test(test_window),
+		cmocka_unit_test(test_connections),  cmocka_unit_test(test_end_of_object),
+		cmocka_unit_test(test_streams),	     cmocka_unit_test(test_slack),
+		cmocka_unit_test(test_large_chunks),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
