@@ -116,43 +116,53 @@ struct ahead_stream *ahead_find(struct ahead *a, uint64_t asked)
 	return NULL;
 }
 
+/* How many connections have been worth it by now. */
+static uint64_t worth(const struct ahead *a, const struct ahead_stream *s)
+{
+	return 1 + (s->run * a->unit + EARLY) / FOR_EACH;
+}
+
+bool ahead_is_long(const struct ahead *a, const struct ahead_stream *s)
+{
+	return worth(a, s) > 1;
+}
+
 bool ahead_may_connect(const struct ahead *a, const struct ahead_stream *s)
 {
-	return a->server->connections < 1 + (s->run * a->unit + EARLY) / FOR_EACH;
+	return a->server->connections < worth(a, s);
 }
 
 /* The first request of a further connection: where the reader needs it last. */
 static void use_far_end(const struct ahead *a, const struct ahead_stream *s, uint64_t n,
-			uint64_t *ret_first, uint64_t *ret_end)
+			struct ahead_part *ret)
 {
 	uint64_t size = MAX(FIRST_REQUEST / a->unit, 1);
 	uint64_t last = n - MIN(size, n), far = s->next + needed(a) / a->unit;
 
 	if (s->far <= last)
-		*ret_first = MAX(*ret_first, MIN(MAX(far, s->far), last));
-	*ret_end = MIN(*ret_first + size, n);
+		ret->first = MAX(ret->first, MIN(MAX(far, s->far), last));
+	ret->end = MIN(ret->first + size, n);
 }
 
 bool ahead_next(const struct ahead *a, const struct ahead_stream *s, unsigned busy, uint64_t n,
-		uint64_t *ret_first, uint64_t *ret_end)
+		struct ahead_part *ret)
 {
 	uint64_t most = window(a, s), end = s->next + most / a->unit, size = most;
 	unsigned connections = a->server->connections;
-	bool further = busy > 0 && busy >= connections;
+	bool further = busy > 0 && busy >= connections, is_long = ahead_is_long(a, s);
 
-	if (further && !ahead_may_connect(a, s))
+	if (busy > 0 && (!is_long || (further && !ahead_may_connect(a, s))))
 		return false;
-	if (connections > 1)
+	if (is_long && connections > 1)
 		size /= MAX(REQUESTS / active(a), 1);
 	size = MIN(size, connections > 0 ? MAX_REQUEST : FIRST_REQUEST);
 	size = MAX(size / a->unit, MAX(FIRST_REQUEST / a->unit, 1));
 	/* not little by little */
 	if (s->asked >= n || s->asked + size > end)
 		return false;
-	*ret_first = s->asked;
-	*ret_end = MIN(s->asked + size, n);
+	*ret = (struct ahead_part){ s->asked, MIN(s->asked + size, n) };
 	if (further)
-		use_far_end(a, s, n, ret_first, ret_end);
+		use_far_end(a, s, n, ret);
 	return true;
 }
 

@@ -57,17 +57,24 @@ uint64_t ahead_beyond(const struct ahead *a, const struct ahead_stream *s, uint6
 /* The stream whose chunks were asked for up to `asked`; or NULL. */
 struct ahead_stream *ahead_find(struct ahead *a, uint64_t asked);
 
+/* Is it worth more than one request at a time? */
+bool ahead_is_long(const struct ahead *a, const struct ahead_stream *s);
+
 /* Has enough of the stream been read for one more connection to its server? */
 bool ahead_may_connect(const struct ahead *a, const struct ahead_stream *s);
 
+/* The chunks [first, end). */
+struct ahead_part {
+	uint64_t first, end;
+};
+
 /*
- * The chunks [*ret_first, *ret_end) that are to be asked for next, as one request at most, while
- * `busy` are under way, of an object of `n` chunks. False: none. They begin at s->asked, or behind
- * it, at the far end. The owner leaves out what is there, and says by s->asked, or s->far, how far
- * it has got.
+ * What is to be asked for next, as one request at most, while `busy` are under way, of an object of
+ * `n` chunks. False: nothing. It begins at s->asked, or behind it, at the far end. The owner leaves
+ * out what is there, and says by s->asked, or s->far, how far it has got.
  */
 bool ahead_next(const struct ahead *a, const struct ahead_stream *s, unsigned busy, uint64_t n,
-		uint64_t *ret_first, uint64_t *ret_end);
+		struct ahead_part *ret);
 
 /* A request has failed: from chunk `i` on it is to be asked for again. */
 void ahead_failed(struct ahead *a, uint64_t i);

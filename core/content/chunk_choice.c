@@ -119,7 +119,7 @@ void choice_served(struct sparse *p, const char *url)
 struct fill *choice_next(struct sparse *p)
 {
 	struct ahead_stream *s;
-	uint64_t first, end;
+	struct ahead_part part;
 	struct fill *f;
 
 	pthread_mutex_lock(&p->lock);
@@ -129,9 +129,9 @@ struct fill *choice_next(struct sparse *p)
 	if (f) {
 		s = ahead_find(&p->ahead, f->end);
 		if (s && !choice_is_full(f) && sparse_take(p, f->first) &&
-		    ahead_next(&p->ahead, s, 0, chunks_count(p->file), &first, &end) &&
-		    choice_claim(p, first)) {
-			choice_make(f, f->first, first, end);
+		    ahead_next(&p->ahead, s, 0, chunks_count(p->file), &part) &&
+		    choice_claim(p, part.first)) {
+			choice_make(f, f->first, part.first, part.end);
 			s->asked = f->end;
 		}
 		choice_release(f);

@@ -78,24 +78,24 @@ static void read_ahead(struct sparse *p, struct ahead_stream *s, uint64_t n, boo
 {
 	const struct fetch_options *fetch = sparse_object(p)->store->options.fetch;
 	unsigned most = fetch ? MIN(fetch->connections, MAX_AHEAD) : 0;
-	uint64_t first, last;
+	struct ahead_part part;
 
 	/* there is no room for it, as far as is known; or the free connection is a reader's */
 	if (atomic_load(&p->full) || choice_has_held(p))
 		return;
 	/* those of other objects may end meanwhile */
 	while (b->n < MAX_AHEAD && (keep || !choice_is_early(p)) && p->ahead.server->busy < most &&
-	       ahead_next(&p->ahead, s, p->ahead.server->busy, n, &first, &last)) {
-		bool far = first > s->asked;
+	       ahead_next(&p->ahead, s, p->ahead.server->busy, n, &part)) {
+		bool far = part.first > s->asked;
 		struct fill *f;
 
 		/* where the far end is there already, none is looked for behind it */
-		*(far ? &s->far : &s->asked) = far ? n : first + 1;
-		if (!choice_claim(p, first))
+		*(far ? &s->far : &s->asked) = far ? n : part.first + 1;
+		if (!choice_claim(p, part.first))
 			continue;
-		f = add_fill(p, first, last);
+		f = add_fill(p, part.first, part.end);
 		if (!f) {
-			sparse_unclaim(p, first);
+			sparse_unclaim(p, part.first);
 			return;
 		}
 		f->ahead = true;
@@ -209,7 +209,7 @@ static void go_on(struct sparse *p)
 	open = o->pins > o->fill_pins + 1 && !cancel_fired(&o->store->stop);
 	pthread_mutex_unlock(&o->store->lock);
 	for (size_t k = 0; k < AHEAD_STREAMS && open; k++)
-		if (p->ahead.streams[k].run >= 2)
+		if (ahead_is_long(&p->ahead, &p->ahead.streams[k]))
 			read_window(p, &p->ahead.streams[k], &begun);
 	pthread_mutex_unlock(&p->lock);
 	begin_all(p, &begun);
@@ -230,11 +230,11 @@ static uint64_t find_missing(const struct sparse *p, uint64_t i, uint64_t end)
  */
 static struct fill *fill_for(struct sparse *p, uint64_t i, uint64_t end, struct ahead_stream *s)
 {
-	uint64_t first, last;
+	struct ahead_part part;
 	struct fill *f;
 
-	if (s->asked <= end && ahead_next(&p->ahead, s, 0, chunks_count(p->file), &first, &last))
-		end = MAX(end, last);
+	if (s->asked <= end && ahead_next(&p->ahead, s, 0, chunks_count(p->file), &part))
+		end = MAX(end, part.end);
 	f = add_fill(p, i, end);
 	if (!f)
 		return NULL;

@@ -30,13 +30,13 @@ static void learn(struct ahead *a, uint64_t answer_ms, uint64_t rate)
 /* Asks for all that the window has; returns how many chunks lie ahead of the reader. */
 static uint64_t ask_all(struct ahead *a, struct ahead_stream *s, unsigned *ret_requests)
 {
-	uint64_t first, end;
+	struct ahead_part part;
 	unsigned n = 0;
 
-	while (n < 8 && ahead_next(a, s, n, UINT64_MAX, &first, &end)) {
-		assert_int_equal(first, s->asked);
-		assert_in_range((end - first) * CHUNK, CHUNK, 8 * MIB);
-		s->asked = end;
+	while (n < 8 && ahead_next(a, s, n, UINT64_MAX, &part)) {
+		assert_int_equal(part.first, s->asked);
+		assert_in_range((part.end - part.first) * CHUNK, CHUNK, 8 * MIB);
+		s->asked = part.end;
 		n++;
 	}
 	if (ret_requests)
@@ -120,41 +120,42 @@ static void test_connections(void **state)
 	struct server_rates server;
 	struct ahead a;
 	struct ahead_stream *s;
-	uint64_t first, end, far = 0;
+	struct ahead_part part;
+	uint64_t far = 0;
 
 	(void)state;
 	ahead_init(&a, CHUNK, &server);
 	learn(&a, 50, 100 * MIB);
 	server.connections = 1;
 	s = read_to(&a, 0, 15);
-	assert_true(ahead_next(&a, s, 0, SIZE, &first, &end));
-	assert_int_equal(first, 15);
-	assert_false(ahead_next(&a, s, 1, SIZE, &first, &end));
+	assert_true(ahead_next(&a, s, 0, SIZE, &part));
+	assert_int_equal(part.first, 15);
+	assert_false(ahead_next(&a, s, 1, SIZE, &part));
 	s = read_to(&a, 15, 16);
-	for (int i = 0; i < 3; i++, far = end) {
-		assert_true(ahead_next(&a, s, 1, SIZE, &first, &end));
-		assert_int_equal((end - first) * CHUNK, 512 * KIB);
+	for (int i = 0; i < 3; i++, far = part.end) {
+		assert_true(ahead_next(&a, s, 1, SIZE, &part));
+		assert_int_equal((part.end - part.first) * CHUNK, 512 * KIB);
 		if (far > 0)
-			assert_int_equal(first, far);
+			assert_int_equal(part.first, far);
 		else
-			assert_in_range((first - s->next) * CHUNK, 32 * MIB, 40 * MIB);
-		s->far = end;
+			assert_in_range((part.first - s->next) * CHUNK, 32 * MIB, 40 * MIB);
+		s->far = part.end;
 	}
 	/* none is left behind these: the next one begins where it is needed first */
-	assert_true(ahead_next(&a, s, 1, s->far + 2, &first, &end));
-	assert_int_equal(first, s->far);
+	assert_true(ahead_next(&a, s, 1, s->far + 2, &part));
+	assert_int_equal(part.first, s->far);
 	s->far += 2;
-	assert_true(ahead_next(&a, s, 1, s->far, &first, &end));
-	assert_int_equal(first, s->asked);
-	assert_int_equal(end, first + 2);
+	assert_true(ahead_next(&a, s, 1, s->far, &part));
+	assert_int_equal(part.first, s->asked);
+	assert_int_equal(part.end, part.first + 2);
 	/* as many connections as it may have */
 	server.connections = 2;
-	assert_false(ahead_next(&a, s, 2, SIZE, &first, &end));
-	assert_true(ahead_next(&a, s, 1, SIZE, &first, &end));
-	assert_int_equal(first, s->asked);
+	assert_false(ahead_next(&a, s, 2, SIZE, &part));
+	assert_true(ahead_next(&a, s, 1, SIZE, &part));
+	assert_int_equal(part.first, s->asked);
 	s = read_to(&a, 16, 48);
-	assert_true(ahead_next(&a, s, 2, SIZE, &first, &end));
-	assert_true(first > s->asked);
+	assert_true(ahead_next(&a, s, 2, SIZE, &part));
+	assert_true(part.first > s->asked);
 }
 
 /* A request ends with its object; one of a few chunks has no far end. */
@@ -163,31 +164,31 @@ static void test_end_of_object(void **state)
 	struct server_rates server;
 	struct ahead a;
 	struct ahead_stream *s;
-	uint64_t first, end;
+	struct ahead_part part;
 
 	(void)state;
 	ahead_init(&a, CHUNK, &server);
 	learn(&a, 50, 100 * MIB);
 	s = read_to(&a, 0, 100);
 	for (uint64_t n = 100; n < 110; n++) {
-		bool more = ahead_next(&a, s, 0, n, &first, &end);
+		bool more = ahead_next(&a, s, 0, n, &part);
 
 		assert_int_equal(more, n > 100);
 		if (more)
-			assert_int_equal(end, n);
+			assert_int_equal(part.end, n);
 		server.connections = 1;
-		assert_int_equal(ahead_next(&a, s, 1, n, &first, &end), more);
+		assert_int_equal(ahead_next(&a, s, 1, n, &part), more);
 		if (more)
-			assert_true(first >= 100 && first < end && end <= n);
+			assert_true(part.first >= 100 && part.first < part.end && part.end <= n);
 		server.connections = 8;
 	}
 	/* of a single chunk */
 	s = read_to(&a, 1000, 1040);
 	s->asked = s->next = 0;
 	server.connections = 1;
-	assert_true(ahead_next(&a, s, 1, 1, &first, &end));
-	assert_int_equal(first, 0);
-	assert_int_equal(end, 1);
+	assert_true(ahead_next(&a, s, 1, 1, &part));
+	assert_int_equal(part.first, 0);
+	assert_int_equal(part.end, 1);
 }
 
 /* Each of many readers in one file has a window; reads come in any order near its front. */
@@ -242,17 +243,17 @@ static void test_large_chunks(void **state)
 	struct server_rates server;
 	struct ahead a;
 	struct ahead_stream *s;
-	uint64_t first, end;
+	struct ahead_part part;
 
 	(void)state;
 	ahead_init(&a, 16 * MIB, &server);
 	learn(&a, 50, 100 * MIB);
 	s = read_to(&a, 0, 8);
-	assert_true(ahead_next(&a, s, 0, SIZE, &first, &end));
-	assert_int_equal(first, 8);
-	assert_int_equal(end, 9);
+	assert_true(ahead_next(&a, s, 0, SIZE, &part));
+	assert_int_equal(part.first, 8);
+	assert_int_equal(part.end, 9);
 	s->asked = 12;
-	assert_false(ahead_next(&a, s, 0, SIZE, &first, &end));
+	assert_false(ahead_next(&a, s, 0, SIZE, &part));
 }
 
 int main(void)
