@@ -15,14 +15,15 @@ static size_t count_parts(uint64_t size)
 	return (size_t)((size + TAG_PART - 1) / TAG_PART);
 }
 
-/* What the index says of it; NULL: nothing. */
-static const struct chunks_file *in_index(const struct check_entry *k,
-					  uint8_t ret_sha256[SHA256_SIZE])
+/* What the index says of it that its tags (NULL: none) do not vouch for; NULL: nothing. */
+static const struct chunks_file *in_index(const struct check_entry *k, uint8_t (*tags)[TAG_SIZE])
 {
-	if (!k->line)
+	uint8_t sha256[SHA256_SIZE];
+
+	if (!k->line || (tags && k->made->indexed))
 		return NULL;
-	manifest_hash(k->line, ret_sha256);
-	return check_chunks_find(k->chunks, ret_sha256);
+	manifest_hash(k->line, sha256);
+	return check_chunks_find(k->chunks, sha256);
 }
 
 static int check_crc(const struct entry *e, uint32_t crc)
@@ -78,9 +79,8 @@ static bool same_tags(uint8_t (*tags)[TAG_SIZE], const struct ingested *found)
 int check_entry(const struct check_entry *k)
 {
 	const struct entry *e = k->entry;
-	uint8_t sha256[SHA256_SIZE];
 	uint8_t(*tags)[TAG_SIZE] = pack_tags_of(k->made, e);
-	const struct chunks_file *chunks = tags ? NULL : in_index(k, sha256);
+	const struct chunks_file *chunks = in_index(k, tags);
 	struct crc_stream crc = { .stream.ops = &crc_ops };
 	struct ingest job = {
 		.in = &crc.stream,
@@ -134,9 +134,10 @@ struct check_parts {
 
 size_t check_parts(const struct check_entry *k)
 {
+	uint8_t(*tags)[TAG_SIZE] = pack_tags_of(k->made, k->entry);
 	size_t n = count_parts(k->entry->size);
 
-	if (!pack_tags_of(k->made, k->entry) || k->entry->method != METHOD_STORED ||
+	if (!tags || in_index(k, tags) || k->entry->method != METHOD_STORED ||
 	    k->container->remote || n == 1)
 		return 0;
 	return n;

@@ -364,7 +364,7 @@ static int verify_carton(struct packing *p, const char *hash)
 		.memory = p->open->memory,
 		.offline = true,
 	};
-	const struct pack_tags made = { p->plan.items, p->plan.n, p->tagger };
+	const struct pack_tags made = { p->plan.items, p->plan.n, p->tagger, p->plan.index };
 	struct shown shown = { p, p->total - p->plan.bytes };
 	struct carton *c;
 	ssize_t problems;

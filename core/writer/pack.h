@@ -81,6 +81,7 @@ struct pack_tags {
 	const struct pack_item *items; /* of the job, sorted by name (strcmp) */
 	size_t n;
 	const struct tagger *tagger;
+	bool indexed; /* and so were the chunks of its index, which is new */
 };
 
 /* Those of an entry; NULL: there are none of that name and size, or `made` is NULL. Any thread. */

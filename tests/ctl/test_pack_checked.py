@@ -80,6 +80,19 @@ def test_an_index_of_the_source_does_not_vouch(work, words):
                                                      work / 'b.carton')
 
 
+@pytest.mark.parametrize('compress', ['store', 'auto', 'zstd'])
+def test_an_index_that_is_taken_over_is_compared(work, compress):
+    """Tags vouch for an index that is made of the same bytes, but not for that of the source."""
+    c = Carton(method='deflate').add('model/large', RIGHT)
+    c.add(chunkindex.PATH, chunkindex.index_of([(hashlib.sha256(RIGHT).digest(), len(RIGHT), chunkindex.CHUNK,
+                                                 chunkindex.chunk_hashes(WRONG))]))
+    c.write(work / 'a.carton')
+    words = 'repack', f'--compress={compress}', work / 'a.carton', work / 'b.carton'
+    assert 'chunk 132 of "model/large" has another hash' in refused(work / 'b.carton', *words)
+    pack(*words, '--chunk-index', note='does nothing' if compress == 'zstd' else '')
+    verified(work / 'b.carton')
+
+
 def test_the_crc_of_parts(tree, work):
     """It is that of the whole, which other programs compare."""
     pack('pack', '--compress=store', '--chunk-index', tree, work / 'm.carton')
