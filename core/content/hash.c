@@ -27,7 +27,6 @@ void object_use_chunks(struct object_store *s, struct chunks *chunks, struct obj
 void object_distrust(struct object *o)
 {
 	atomic_store(&o->no_chunks, true);
-	atomic_store(&o->read_failed, true);
 }
 
 /* What was made of it, or is just being made. Lock held. */
@@ -43,6 +42,7 @@ static void withdraw_derived(struct object *of)
 static void hash_failed(struct object *o)
 {
 	object_distrust(o);
+	atomic_store(&o->read_failed, true);
 	doubt_keep(o);
 	seal_drop(o);
 	chunked_fail(o->bytes.chunks);

@@ -65,7 +65,7 @@ struct object {
 	_Atomic uint64_t size;		/* OBJECT_NO_SIZE until it is certain */
 	_Atomic uint64_t reported_size; /* by a server; OBJECT_NO_SIZE: not yet */
 	atomic_bool read_failed; /* a bad read was logged; the bytes go when nobody has it open */
-	atomic_bool no_chunks;	 /* a read failed: the next open hashes all of it */
+	atomic_bool no_chunks;	 /* or it could not be hashed: the next open hashes all of it */
 	atomic_bool wanted;	 /* somebody will certainly open it, see object_want() */
 	atomic_bool doubted;	 /* there is a note of that, see doubt_keep() */
 	atomic_bool agreed;	 /* its hash is known to agree with the index, see agreed_keep() */

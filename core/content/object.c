@@ -161,10 +161,12 @@ int object_get_wait(struct object *o, struct waits *above)
 static struct bytes let_go(struct object_store *s, struct object *o)
 {
 	struct bytes none = { .kind = BYTES_NONE };
+	bool failed = atomic_load(&o->read_failed);
 
-	if (atomic_load(&o->read_failed)) {
+	/* the chunks of one that is distrusted no longer count, whatever is in them */
+	if (failed || (o->bytes.chunks && atomic_load(&o->no_chunks))) {
 		/* a copy is made again; else all of it is hashed once more to be certain */
-		o->state = o->copied || !s->tagger ? OBJECT_UNVERIFIED : OBJECT_CORRUPT;
+		o->state = o->copied || !s->tagger || !failed ? OBJECT_UNVERIFIED : OBJECT_CORRUPT;
 		return keep_detach(s, o);
 	}
 	if (o->bytes.kind != BYTES_MEMORY && o->bytes.kind != BYTES_FILE)

@@ -367,6 +367,25 @@ def test_whole_differs(work, mount_fg):
         assert 'model/large: does not have the sha256 that MANIFEST says' in m.log()
 
 
+@pytest.mark.parametrize('kind', ['eio 1', 'dead'])
+def test_a_disk_that_fails_while_the_whole_is_hashed(work, mount_fg, kind):
+    """Nothing is known to be wrong with the file: it is not shown as corrupt, and is read as soon as the disk is."""
+    disk = Disk(work)
+    with contextlib.ExitStack() as stack:
+        stack.callback(disk.stop)
+        indexed().write(disk.files / 'm.carton')
+        m = stack.enter_context(mount_fg(disk.path / 'm.carton', *UNSEALED))
+        with open(m / 'model/large', 'rb'):
+            disk.set(kind)
+            eventually('it cannot be hashed', lambda: 'model/large: cannot be hashed: Input/output error' in m.log())
+            disk.set('none')
+            assert m.state('model/large') == 'chunks'
+            assert json.loads(m.read('.cartonfs/status.json'))['corrupt_files'] == 0
+            assert pread(m / 'model/large', 4096, 2 * CHUNK) == LARGE[2 * CHUNK:][:4096]
+        eventually('nobody has it open', lambda: m.state('model/large') == 'unverified')
+        assert m.read('model/large') == LARGE and m.state('model/large') == 'verified'
+
+
 # ---- later mounts of what had another hash than its chunks ----
 
 def notes(cache):

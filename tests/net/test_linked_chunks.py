@@ -176,6 +176,16 @@ def test_first_url_flips_a_byte(fault, tmp_path, mount_fg, cache):
         assert len(gets(fault, 'bad')) == asked
 
 
+def test_the_only_url_flips_a_byte(fault, tmp_path, mount_fg, cache):
+    """The server is wrong, and what is here is right: that is not shown as corrupt."""
+    path = linked(tmp_path / 'm.carton', flipping(fault, 'bad', 40))
+    with mount_fg(path, *PRIVATE, *cache.options) as m, open(m / NAME, 'rb', buffering=0) as f:
+        assert f.read(10) == LARGE[:10]
+        assert errno_of(pread, m / NAME, 10, 40 * CHUNK) == errno.EIO
+        assert lines_of(m.log(), 'bad: has other bytes of "model/large"')
+        assert m.state(NAME) == 'chunks' and pread(m / NAME, 10, 0) == LARGE[:10]
+
+
 # of several codings the answer is refused before a byte of it is taken
 CODED = {'size': SIZE, 'seed': 13, 'h': 'Content-Encoding:gzip, gzip'}
 
