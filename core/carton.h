@@ -381,7 +381,7 @@ int carton_pin_wait_observed(struct carton_node *file, struct carton_observer *o
 /*
  * Reads up to `n` bytes at `off` of a pinned file: how many, 0 at its end. -EBADMSG when they have
  * changed since they were verified; -EIO, -ENOMEM. With `nowait`, -EAGAIN when they are not in
- * memory.
+ * memory. After a failure the buffer may have bytes that were not verified.
  */
 ssize_t carton_read(struct carton_node *file, void *ret_buf, size_t n, uint64_t off, bool nowait);
 

@@ -210,6 +210,8 @@ class File(io.RawIOBase):
         path, handle = os.fsdecode(self.name), self._carton._handle
         n, into = len(view), ctypes.byref(ctypes.c_char.from_buffer(view))
         got = _lib.carton_read(self._node, into, min(n, _AT_ONCE), at, True)
+        if got < 0:     # what it has read by then may not have been compared
+            ctypes.memset(into, 0, min(n, _AT_ONCE))
         if got != -errno.EAGAIN:
             return _check(got, path)
         part = _Range(self._node, at, min(n, _LATER))

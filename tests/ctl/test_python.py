@@ -126,6 +126,24 @@ print(bytes(seen) == bytes(64), c.memoryview('model/main.py').nbytes > 0)
     assert p.stdout.splitlines() == [f'damaged {errno.EBADMSG}'] * 6 + ['True True']
 
 
+def test_no_byte_that_changes_later(work):
+    """It was verified when it was opened, and other bytes come from the disk now: none is left in the buffer."""
+    c = sample(method='stored').add('model/large', fault_bytes(4 * CHUNK, seed=6))
+    path = c.write(work / 'm.carton')
+    p = python(work, """
+seen = bytearray(1 << 20)
+with carton.open(sys.argv[1]) as c, c.file('model/large') as f:
+    with open(sys.argv[1], 'r+b') as disk:
+        disk.seek(int(sys.argv[2]))
+        disk.write(b'EVIL')
+    try:
+        f.readinto(seen)
+    except carton.DamagedError:
+        print('damaged', b'EVIL' in seen)
+""", path, c.placed['model/large'].data + 2 * CHUNK + 100)
+    assert p.stdout == 'damaged False\n' and p.stderr == '' and p.returncode == 0
+
+
 def test_a_server_that_is_away_is_named(work):
     p = python(work, """
 for url in sys.argv[1:]:
