@@ -151,12 +151,12 @@ _Noreturn static void serve(const struct helper_job *job, int fd, int parent_end
 
 /* ---- who asks ---- */
 
-int helper_start(struct helper *h, const struct helper_job *job)
+int helper_start(struct helper *h, const struct helper_job *job, struct cancel *stop)
 {
 	int fds[2];
 	pid_t pid;
 
-	*h = (struct helper){ .fd = -1 };
+	*h = (struct helper){ .fd = -1, .stop = stop };
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0)
 		return -errno;
 	pid = fork();
@@ -185,12 +185,34 @@ void helper_ask(struct helper *h)
 	h->asked = send(h->fd, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1;
 }
 
+struct receiving {
+	struct cancel_hook hook;
+	int fd;
+};
+
+static void end_receiving(struct cancel_hook *hook)
+{
+	shutdown(container_of(hook, struct receiving, hook)->fd, SHUT_RD);
+}
+
+/* Is there something by then, or nothing to come? */
+static bool wait_for_answer(const struct helper *h, int wait_ms)
+{
+	struct receiving r = { { .fire = end_receiving }, h->fd };
+	struct pollfd p = { h->fd, POLLIN, 0 };
+	bool is;
+
+	cancel_hook_add(h->stop, &r.hook);
+	is = poll(&p, 1, wait_ms) > 0;
+	cancel_hook_remove(h->stop, &r.hook);
+	return is;
+}
+
 ssize_t helper_receive(struct helper *h, int wait_ms, void *ret, size_t max)
 {
-	struct pollfd p = { h->fd, POLLIN, 0 };
 	ssize_t n;
 
-	if (wait_ms && poll(&p, 1, wait_ms) <= 0)
+	if (wait_ms && !wait_for_answer(h, wait_ms))
 		return -ETIMEDOUT;
 	n = recv(h->fd, ret, max, MSG_DONTWAIT);
 	if (n < 0)

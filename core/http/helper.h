@@ -13,12 +13,15 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "base/cancel.h"
+
 #define HELPER_MAX_OUTPUT (64 * 1024)
 
 struct helper {
-	int fd;		  /* to the process */
-	bool asked;	  /* and has not answered */
-	int64_t asked_ms; /* last */
+	int fd;		     /* to the process */
+	struct cancel *stop; /* or NULL */
+	bool asked;	     /* and has not answered */
+	int64_t asked_ms;    /* last */
 };
 
 /* What the process does when it is asked, in a copy of this one's memory. */
@@ -32,8 +35,8 @@ struct helper_job {
 	const void *message;
 };
 
-/* Starts the process. 0 or -errno. */
-int helper_start(struct helper *h, const struct helper_job *job);
+/* Starts the process. Firing `stop`, which outlives it, ends all waits; or NULL. 0 or -errno. */
+int helper_start(struct helper *h, const struct helper_job *job, struct cancel *stop);
 
 /* The process ends, and a program that it runs. */
 void helper_end(struct helper *h);
@@ -43,7 +46,8 @@ void helper_ask(struct helper *h);
 
 /*
  * Takes the answer, of at most n bytes; waits up to `wait_ms` for it, 0: not at all. Returns its
- * length; -EAGAIN: not there yet; -ETIMEDOUT; -EPIPE: the process has ended.
+ * length; -EAGAIN: not there yet; -ETIMEDOUT; -EPIPE: the process has ended, or nobody
+ * waits any more.
  */
 ssize_t helper_receive(struct helper *h, int wait_ms, void *ret, size_t n);
 

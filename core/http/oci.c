@@ -303,12 +303,12 @@ static int receive(struct registry *g, int wait_ms)
 }
 
 /* Whether anybody may read the artifact, only the registry knows: what fails here, it says. */
-static int start_helper(struct registry *g, const char *name)
+static int start_helper(struct registry *g, const char *name, struct cancel *stop)
 {
 	int r;
 
 	snprintf(g->command, sizeof(g->command), "exec docker-credential-%s get", name);
-	r = helper_start(&g->helper, &(struct helper_job){ run_helper, g, &g->answer });
+	r = helper_start(&g->helper, &(struct helper_job){ run_helper, g, &g->answer }, stop);
 	if (r == 0) {
 		helper_ask(&g->helper);
 		r = receive(g, FIRST_MS);
@@ -336,7 +336,7 @@ static int set_place(struct login *l, const char *server)
 }
 
 /* Sets the server, and what the files of docker and podman say of the repository. */
-static int set_up(struct registry *g, const struct repository *at)
+static int set_up(struct registry *g, const struct repository *at, struct cancel *stop)
 {
 	struct docker_found *found = calloc(1, sizeof(*found));
 	const char *host = strstr(at->server, "://") + 3;
@@ -347,7 +347,7 @@ static int set_up(struct registry *g, const struct repository *at)
 		r = docker_find(host, at->name, found);
 	}
 	if (r == 0)
-		r = *found->helper ? start_helper(g, found->helper) : use(g, found->auth);
+		r = *found->helper ? start_helper(g, found->helper, stop) : use(g, found->auth);
 	if (found)
 		explicit_bzero(found, sizeof(*found));
 	free(found);
@@ -372,7 +372,7 @@ static int find_repository(const char *url, struct repository *ret)
 	return -ENOMEM;
 }
 
-static int login(const char *url, struct login **ret)
+static int login(const char *url, struct cancel *stop, struct login **ret)
 {
 	struct registry *g = calloc(1, sizeof(*g));
 	struct repository at = { 0 };
@@ -385,7 +385,7 @@ static int login(const char *url, struct login **ret)
 	    !is_local(at.server + 7, strlen(at.server + 7)))
 		r = -ENOENT;
 	if (r == 0)
-		r = set_up(g, &at);
+		r = set_up(g, &at, stop);
 	repository_finish(&at);
 	if (r == 0)
 		*ret = &g->login;

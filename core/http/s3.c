@@ -128,7 +128,7 @@ static void logout(struct login *l)
 }
 
 /* Takes as long as credential_process does. */
-static int login(const char *url, struct login **ret)
+static int login(const char *url, struct cancel *stop, struct login **ret)
 {
 	struct s3 *s = calloc(1, sizeof(*s));
 	int r;
@@ -143,7 +143,7 @@ static int login(const char *url, struct login **ret)
 		logout(&s->login);
 		return r;
 	}
-	r = helper_start(&s->helper, &(struct helper_job){ find_keys, s, &s->found });
+	r = helper_start(&s->helper, &(struct helper_job){ find_keys, s, &s->found }, stop);
 	if (r == 0) {
 		helper_ask(&s->helper);
 		r = receive(s, FIRST_MS);

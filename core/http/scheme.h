@@ -20,6 +20,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+struct cancel;
 struct http_stream;
 struct scheme;
 
@@ -58,9 +59,10 @@ struct scheme {
 	/*
 	 * Gets the user's credentials, which may be for that URL only (`covers`). May read files,
 	 * fork and wait: called before the process is confined. 0, with *ret NULL if there are
-	 * none; -errno, logged. NULL: the scheme has none.
+	 * none; -errno, logged. Firing `stop`, which outlives it, ends the wait; or NULL. NULL: the
+	 * scheme has none.
 	 */
-	int (*login)(const char *url, struct login **ret);
+	int (*login)(const char *url, struct cancel *stop, struct login **ret);
 	/* Is a login that was got for another URL for this one, too? NULL: for all. */
 	bool (*covers)(struct login *l, const char *url);
 	void (*logout)(struct login *l); /* frees it */
@@ -113,7 +115,7 @@ int scheme_resolve(const char *url, char **ret, const char **ret_fault);
  * Adds the login that requests for `url` may need to a list, once for each scheme, or for each URL
  * of a registry. 0, or as `login` above.
  */
-int login_add(struct login **list, const char *url);
+int login_add(struct login **list, const char *url, struct cancel *stop);
 
 /* That of a scheme, or NULL. */
 struct login *login_of(struct login *list, const struct scheme *scheme);

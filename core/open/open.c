@@ -155,15 +155,15 @@ static int log_in(const struct carton_source *s)
 	if (options->offline)
 		return 0;
 	if (s->url || s->hub)
-		r = login_add(&c->logins, s->url ? s->name : "hf://");
+		r = login_add(&c->logins, s->url ? s->name : "hf://", &c->stop);
 	if (r == 0 && s->hub && !options->header_file && !login_of(c->logins, &hf_scheme))
 		r = log_error(-EINVAL, NULL,
 			      "hub_token: there is no token; set HF_TOKEN, or run hf auth login");
 	if (r == 0 && options->push_to)
-		r = login_add(&c->logins, options->push_to);
+		r = login_add(&c->logins, options->push_to, &c->stop);
 	if (r == 0 && signature_url(s))
-		r = login_add(&c->logins, signature_url(s));
-	return r < 0 ? r : mirrors_login(c->mirrors, &c->logins);
+		r = login_add(&c->logins, signature_url(s), &c->stop);
+	return r < 0 ? r : mirrors_login(c->mirrors, &c->logins, &c->stop);
 }
 
 /*

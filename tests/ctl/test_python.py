@@ -2,6 +2,7 @@
 """carton.py: libcarton from Python, in an interpreter of its own."""
 import errno
 import json
+import os
 import re
 import signal
 import struct
@@ -305,6 +306,33 @@ carton.open(sys.argv[2]).close()
         eventually('the request is there', lambda: len(fault.requests()) > 1)      # besides that of the first chunk
         p.send_signal(signal.SIGINT)
         assert p.communicate() == ('interrupted {} True\n', '') and p.returncode == 0
+
+
+@pytest.mark.parametrize('url', ['s3://bucket/m.carton', 'oci://127.0.0.1:1/m:x'])
+def test_an_interrupt_ends_a_wait_for_credentials(work, url):
+    """A program that looks for them may take a minute, and ends, too."""
+    began = work / 'began'
+    wait = f'echo $$ >"{began}"; read line <"{work}/fifo"'
+    os.mkfifo(work / 'fifo')
+    (work / 'config').write_text(f'[default]\ncredential_process = {wait}\n')
+    (work / 'config.json').write_text('{"credsStore": "slow"}')
+    (work / 'docker-credential-slow').write_text(f'#!/bin/sh\n{wait}\n')
+    (work / 'docker-credential-slow').chmod(0o755)
+    words, env = command(work, """
+try:
+    carton.open(sys.argv[1])
+except KeyboardInterrupt:
+    print('interrupted', carton._waits)
+""", url)
+    env |= {'HOME': str(work), 'AWS_CONFIG_FILE': str(work / 'config'), 'DOCKER_CONFIG': str(work),
+            'PATH': f"{work}:{os.environ['PATH']}"}
+    with at_once(), subprocess.Popen(words, env=environment(**env), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                     text=True) as p:
+        eventually('it is looked for', lambda: began.exists() and began.read_text().endswith('\n'))
+        p.send_signal(signal.SIGINT)
+        # the program has these ends of the pipes, too
+        assert p.communicate() == ('interrupted {}\n', '') and p.returncode == 0
+    assert not os.path.exists(f'/proc/{began.read_text().strip()}')
 
 
 def test_a_second_interrupt_does_no_harm(work):

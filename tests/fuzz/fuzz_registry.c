@@ -56,7 +56,7 @@ static void check_mirror(const char *data, size_t n)
 	unsetenv("DOCKER_CONFIG");
 	unsetenv("XDG_RUNTIME_DIR");
 	if (oci_is_blob(url))
-		CHECK(login_add(&list, url) == 0 && !list);
+		CHECK(login_add(&list, url, NULL) == 0 && !list);
 	free(url);
 }
 
