@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
+#include <linux/capability.h>
 #include <linux/magic.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -19,6 +20,7 @@
 #include "log.h"
 #include "common/mountinfo.h"
 #include "common/numbers.h"
+#include "process/user.h"
 
 extern char **environ;
 
@@ -143,6 +145,12 @@ static bool has_files(const char *path, const struct statfs *fs)
 	return has;
 }
 
+/* Does libfuse mount without a helper? Root of a container may not, and has no other way. */
+static bool may_mount(void)
+{
+	return geteuid() == 0 || user_may(CAP_SYS_ADMIN);
+}
+
 /* Can libfuse run it, where it looks for it? */
 static bool has_fusermount(void)
 {
@@ -175,8 +183,7 @@ int mountpoint_prepare(const char *path, const char **ret_covers)
 				  "is missing; run modprobe fuse as root, or start the container "
 				  "with --device /dev/fuse"),
 		       -ENODEV;
-	/* root mounts without it */
-	if (geteuid() != 0 && !has_fusermount())
+	if (!may_mount() && !has_fusermount())
 		return carton_log(CARTON_LOG_ERROR, "fusermount3",
 				  "is missing, which mounts for users: install the package fuse3, "
 				  "or mount as root"),
@@ -218,7 +225,7 @@ void mountpoint_explain(void)
 	static const char helper[] = "/usr/bin/fusermount3";
 	struct stat st;
 
-	if (geteuid() != 0 && stat(helper, &st) == 0 && S_ISREG(st.st_mode) &&
+	if (!may_mount() && stat(helper, &st) == 0 && S_ISREG(st.st_mode) &&
 	    (st.st_uid != 0 || !(st.st_mode & S_ISUID)))
 		carton_log(CARTON_LOG_ERROR, helper,
 			   "is not setuid root, so it cannot mount for users other than root");

@@ -75,18 +75,19 @@ static bool may_drop_groups(void)
 	return !denied;
 }
 
-static bool may_change(void)
+bool user_may(int capability)
 {
-	static const int needed[] = { CAP_SETUID, CAP_SETGID, CAP_CHOWN };
 	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
 	struct __user_cap_data_struct have[2];
 
-	if (syscall(SYS_capget, &header, have) < 0)
-		return false;
-	for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++)
-		if (!(have[CAP_TO_INDEX(needed[i])].effective & CAP_TO_MASK(needed[i])))
-			return false;
-	return may_drop_groups();
+	return syscall(SYS_capget, &header, have) == 0 &&
+	       have[CAP_TO_INDEX(capability)].effective & CAP_TO_MASK(capability);
+}
+
+static bool may_change(void)
+{
+	return user_may(CAP_SETUID) && user_may(CAP_SETGID) && user_may(CAP_CHOWN) &&
+	       may_drop_groups();
 }
 
 static bool look_for(struct user *ret)

@@ -14,6 +14,9 @@ struct user {
 	gid_t gid;
 };
 
+/* Has this process the capability, in effect? */
+bool user_may(int capability);
+
 /*
  * Finds the user. False: this process is not root's, or may not change to another user (a
  * container), or there is no such user, and the process goes on as it is. Reads only local files,

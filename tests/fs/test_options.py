@@ -202,6 +202,19 @@ def test_fusermount3_without_setuid(sample_carton, work):
     assert mountinfo(work / 'mnt') is None
 
 
+@pytest.mark.skipif(not IS_ROOT, reason='hides a program of the system')
+def test_a_user_who_may_mount(sample_carton, work):
+    """As in a container that gives the capability: libfuse needs no fusermount3 then."""
+    shutil.copy(sample_carton[0], work / 'm.carton')
+    for path in (work, work / 'm.carton'):
+        os.chown(path, NOBODY, NOBODY)
+    user = f'setpriv --reuid={NOBODY} --regid={NOBODY} --clear-groups --inh-caps=+sys_admin --ambient-caps=+sys_admin'
+    script = (f'mount --bind /dev/null "$1"; export HOME=$PWD; {user} mkdir mnt; {user} "$2" m.carton mnt; '
+              f'{user} cat mnt/carton.toml; umount mnt')
+    p = run('unshare', '--mount', 'sh', '-ec', script, 'sh', shutil.which('fusermount3'), CARTONFS, cwd=work)
+    assert p.returncode == 0 and p.stderr == '' and 'spec_version' in p.stdout, p.stderr
+
+
 def test_relative_paths(sample_carton, work, point):
     """Source, mountpoint and cache_dir count from where the command runs, not from /."""
     shutil.copy(sample_carton[0], work / 'm.carton')
