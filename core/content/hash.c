@@ -38,12 +38,17 @@ static void withdraw_derived(struct object *of)
 			atomic_store(&o->withdrawn, true);
 }
 
-/* All of it has another hash than the chunks led to expect. */
-static void hash_failed(struct object *o)
+/*
+ * All of it has another hash than the chunks led to expect. `changed`: since they were compared, so
+ * the index may be right.
+ */
+static void hash_failed(struct object *o, bool changed)
 {
-	object_distrust(o);
 	atomic_store(&o->read_failed, true);
-	doubt_keep(o);
+	if (!changed) {
+		object_distrust(o);
+		doubt_keep(o);
+	}
 	seal_drop(o);
 	chunked_fail(o->bytes.chunks);
 	pthread_mutex_lock(&o->store->lock);
@@ -55,13 +60,25 @@ static void hash_failed(struct object *o)
 		o->store->options.damaged(o->store->options.ctx, o);
 }
 
-/* What is wrong with an object all of which was hashed, or NULL. */
-static const char *hash_fault(struct object *o, const struct ingested *in)
+/*
+ * What is wrong with an object all of which was hashed, or NULL. *ret_changed: a chunk that can be
+ * fetched again is no longer what it was.
+ */
+static const char *hash_fault(struct object *o, const struct ingested *in, bool *ret_changed)
 {
-	if (memcmp(o->sha256, in->sha256, SHA256_SIZE) != 0)
+	bool right = memcmp(o->sha256, in->sha256, SHA256_SIZE) == 0;
+	bool again = chunked_filler(o->bytes.chunks) && chunked_is_complete(o->bytes.chunks);
+	/* else tags of bytes that are not right would become those of chunks */
+	bool other = (right || again) && chunked_set_tags(o->bytes.chunks, in->tags) < 0;
+
+	*ret_changed = !right && other;
+	if (*ret_changed)
+		return "changed in the cache since its chunks were verified; close and open it "
+		       "again, and look who writes to the cache, or for a bad disk";
+	if (!right)
 		return "does not have the sha256 that MANIFEST says, whatever " CHUNKS_PATH
 		       " says of its chunks; it can no longer be read: get the carton again";
-	if (chunked_set_tags(o->bytes.chunks, in->tags) < 0)
+	if (other)
 		return "had other bytes when they were read: it changed on disk, or " CHUNKS_PATH
 		       " is wrong; close and open it again";
 	return NULL;
@@ -77,9 +94,10 @@ static void object_hashed(void *ctx, int result, struct ingested *in)
 {
 	struct object *o = ctx;
 	const char *fault = NULL;
+	bool changed = false;
 
 	if (result == 0) {
-		fault = hash_fault(o, in);
+		fault = hash_fault(o, in, &changed);
 		if (!fault) {
 			chunked_hashed(o->bytes.chunks);
 			seal_keep(o, in->size, in->tags);
@@ -91,7 +109,7 @@ static void object_hashed(void *ctx, int result, struct ingested *in)
 	}
 	if (fault) {
 		carton_log(CARTON_LOG_ERROR, object_name(o), "%s", fault);
-		hash_failed(o);
+		hash_failed(o, changed);
 	} else if (result == 0) {
 		pthread_mutex_lock(&o->store->lock);
 		o->state = OBJECT_VERIFIED;
