@@ -200,12 +200,15 @@ static bool wait_for_answer(const struct helper *h, int wait_ms)
 {
 	struct receiving r = { { .fire = end_receiving }, h->fd };
 	struct pollfd p = { h->fd, POLLIN, 0 };
-	bool is;
+	int64_t deadline = now_ms() + wait_ms;
+	int n;
 
 	cancel_hook_add(h->stop, &r.hook);
-	is = poll(&p, 1, wait_ms) > 0;
+	do
+		n = poll(&p, 1, (int)MAX(deadline - now_ms(), 0));
+	while (n < 0 && errno == EINTR);
 	cancel_hook_remove(h->stop, &r.hook);
-	return is;
+	return n > 0;
 }
 
 ssize_t helper_receive(struct helper *h, int wait_ms, void *ret, size_t max)
