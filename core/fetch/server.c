@@ -13,11 +13,14 @@
 #define PAUSE_MAX_MS 5000
 #define INTERVAL_FIRST_US 50000 /* between requests, after the first refusal, */
 #define INTERVAL_MAX_US 1000000
-#define INTERVAL_MIN_US 2000 /* what is shorter is none */
-#define INTERVAL_DECAY 32    /* each right answer takes off this part of it */
-#define GOOD_TO_GROW 8	     /* right answers for each connection, before there is one more */
-#define LIMIT_NONE 32	     /* so many connections at once are no limit any more */
-#define QUIET_MS 10000	     /* without a refusal: the incident is over */
+#define INTERVAL_APART_US 500000 /* from here on requests are far apart */
+#define INTERVAL_MIN_US 2000	 /* what is shorter is none */
+#define INTERVAL_DECAY 32	 /* each right answer takes off this part of it */
+#define GOOD_TO_GROW 8		 /* right answers for each connection, before there is one more */
+#define LIMIT_NONE 32		 /* so many connections at once are no limit any more */
+#define QUIET_MS 10000		 /* without a refusal: the incident is over */
+#define FEW_ANSWERS 8		 /* they say nothing yet; */
+#define MANY_ANSWERS 32		 /* later ones count more than earlier ones */
 
 void server_end_incident(struct server *s)
 {
@@ -25,6 +28,7 @@ void server_end_incident(struct server *s)
 		carton_log(CARTON_LOG_NOTICE, s->name, "was overloaded: %u %s had to be sent again",
 			   s->refused, s->refused == 1 ? "request" : "requests");
 	s->refused = s->limited = 0;
+	s->close = s->apart = (struct refusals){ 0 };
 }
 
 /* ---- requests ---- */
@@ -170,6 +174,42 @@ static void turn_bad(struct server *s, int error, int64_t now)
 	s->next_us = MAX(s->next_us, s->pause_us);
 }
 
+static void count(struct server *s, bool refused)
+{
+	struct refusals *r = s->interval_us < INTERVAL_APART_US ? &s->close : &s->apart;
+
+	if (r->of >= MANY_ANSWERS) {
+		r->of /= 2;
+		r->n /= 2;
+	}
+	r->of++;
+	r->n += refused;
+}
+
+/*
+ * Does it refuse because of how close requests are? Not if it refuses as many of those that are far
+ * apart, or more than half the share: as when one of several machines behind it is bad. It does as
+ * long as that is not known, and while it refuses most of them.
+ */
+static bool is_pace(const struct server *s)
+{
+	const struct refusals *close = &s->close, *apart = &s->apart;
+
+	if (close->of < FEW_ANSWERS || apart->of < FEW_ANSWERS || 8 * close->n > 5 * close->of)
+		return true;
+	return 2 * apart->n * close->of < close->n * apart->of;
+}
+
+static void set_pace(struct server *s)
+{
+	if (!s->interval_us)
+		s->interval_us = INTERVAL_FIRST_US;
+	else if (is_pace(s))
+		s->interval_us = MIN(2 * s->interval_us, INTERVAL_MAX_US);
+	else
+		s->interval_us = MAX(s->interval_us / 2, INTERVAL_FIRST_US);
+}
+
 /* It has served since it was bad: that it refuses again says how much it can do. */
 static void limit(struct server *s)
 {
@@ -178,8 +218,7 @@ static void limit(struct server *s)
 	s->good = 0;
 	if (s->active > 1)
 		s->limit = MAX((s->limit ? MIN(s->limit, s->active) : s->active) / 2, 1U);
-	s->interval_us = s->interval_us ? MIN(2 * s->interval_us, INTERVAL_MAX_US) :
-					  INTERVAL_FIRST_US;
+	set_pace(s);
 }
 
 /* Those that were under way when the pause began are part of what it is for. */
@@ -202,6 +241,8 @@ static void refuse(struct server *s, const char *url, int status, long retry_aft
 			   "fewer at once",
 			   status);
 	s->refused_ms = now;
+	if (now * 1000 >= s->pause_us)
+		count(s, true);
 	if (now * 1000 >= s->pause_us && !s->error)
 		limit(s);
 	fail(s, -EBUSY);
@@ -214,6 +255,7 @@ static void serve(struct server *s)
 {
 	s->served_ms = now_ms();
 	s->unreached = false;
+	count(s, false);
 	if (s->refused > 0 && s->served_ms - s->refused_ms > QUIET_MS)
 		server_end_incident(s);
 	s->interval_us -= s->interval_us / (s->quick ? 2 : INTERVAL_DECAY);

@@ -12,7 +12,8 @@
  *
  * One that refuses after it has served asks for less: from then on requests are fewer at once
  * (half) and further apart (twice the time). Both grow back little by little with right answers; at
- * once where it turns out that it was away, unless it refuses again.
+ * once where it turns out that it was away, unless it refuses again. Where it refuses as large a
+ * share of requests that are far apart, they come closer again (half the time).
  *
  * The first refusal of an incident is logged, and at its end how many there were.
  *

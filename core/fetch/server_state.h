@@ -17,6 +17,11 @@ struct servers {
 	unsigned most; /* connections to one at once */
 };
 
+/* Of so many answers, later ones counting more, so many refuse. */
+struct refusals {
+	unsigned of, n;
+};
+
 struct server {
 	struct servers *all;
 	struct server *next;
@@ -31,6 +36,8 @@ struct server {
 	bool quick;	  /* it was away, and now gets more with each right answer */
 	int error;	  /* why it is bad; 0: it is well */
 	int64_t bad_ms;	  /* since when */
+
+	struct refusals close, apart; /* while requests were so, see is_pace() */
 	int64_t interval_us;
 	int64_t next_us;	       /* no request before */
 	int64_t pause_us;	       /* end of the last pause */

@@ -316,6 +316,53 @@ static void test_limits(void **state)
 	end(&w);
 }
 
+static int by_turns(const struct world *w)
+{
+	return (w->served + w->refused) % 2 ? 503 : 200;
+}
+
+static int one_in_three(const struct world *w)
+{
+	return (w->served + w->refused) % 3 == 2 ? 503 : 200;
+}
+
+static int nine_in_ten(const struct world *w)
+{
+	return (w->served + w->refused) % 10 ? 503 : 200;
+}
+
+/*
+ * One that refuses a part of all requests, however far apart they are, is asked several times a
+ * second; one that refuses most of them is not. What it has shown does not count once it has a
+ * limit.
+ */
+static void test_part(void **state)
+{
+	int (*const parts[])(const struct world *) = { by_turns, one_in_three };
+	struct world w;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(parts); i++) {
+		begin(&w, parts[i], CLIENTS);
+		run(&w, MINUTE_MS);
+		assert_in_range(w.served, 3 * MINUTE_MS / 1000, 20 * MINUTE_MS / 1000);
+		assert_in_range(w.refused, 1, w.served + 1);
+		w.answer = slow;
+		w.well_ms = 500;
+		run(&w, MINUTE_MS);
+		w.served = w.refused = 0;
+		run(&w, MINUTE_MS);
+		assert_in_range(w.served, MINUTE_MS / 500 / 2, MINUTE_MS / 500);
+		assert_in_range(w.refused, 1, w.served / 5);
+		end(&w);
+	}
+
+	begin(&w, nine_in_ten, CLIENTS);
+	run(&w, MINUTE_MS);
+	assert_in_range(w.sent, w.served, 2 * MINUTE_MS / 1000);
+	end(&w);
+}
+
 /* A long answer is served until its end, so who waits for its turn sees that there will be one. */
 static void test_long_answer(void **state)
 {
@@ -416,6 +463,7 @@ int main(void)
 		cmocka_unit_test(test_retry_after),
 		cmocka_unit_test(test_request_that_is_given_up),
 		cmocka_unit_test(test_limits),
+		cmocka_unit_test(test_part),
 		cmocka_unit_test(test_long_answer),
 		cmocka_unit_test(test_patience_that_ends),
 		cmocka_unit_test(test_now_and_then),
