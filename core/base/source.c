@@ -174,6 +174,13 @@ bool source_is_cached(struct source *s, uint64_t off, uint64_t n)
 	return found;
 }
 
+bool source_has_name(const struct source *s)
+{
+	struct stat st;
+
+	return fstat(s->fd, &st) == 0 && st.st_nlink > 0;
+}
+
 void source_will_need(struct source *s, uint64_t off, uint64_t n)
 {
 	/* of one call, the kernel may do no more than what the disk takes at once */

@@ -92,6 +92,9 @@ bool source_is_cached(struct source *s, uint64_t off, uint64_t n);
 struct stat;
 int source_is_same(const struct source *s, const struct stat *before);
 
+/* Has the file of a local source a name, so that others may find it? */
+bool source_has_name(const struct source *s);
+
 /* Has the kernel read a range of a local source into the page cache, and does not wait for that. */
 void source_will_need(struct source *s, uint64_t off, uint64_t n);
 

@@ -37,11 +37,18 @@ struct file {
 
 /* ---- beginning ---- */
 
+/* How many bytes of the disk it takes. */
+static uint64_t disk_bytes(int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) < 0 ? 0 : (uint64_t)st.st_blocks * 512;
+}
+
 /* Takes over the descriptor or the fill, also on failure. */
 static int file_new(struct cache_fill *fill, int fd, uint64_t max, struct file **ret)
 {
 	struct file *d = calloc(1, sizeof(*d));
-	struct stat st;
 
 	if (!d) {
 		if (fill)
@@ -57,8 +64,8 @@ static int file_new(struct cache_fill *fill, int fd, uint64_t max, struct file *
 	d->announced = UINT64_MAX;
 	d->noted_ms = now_ms();
 	/* an earlier fill's bytes have their room */
-	if (fill && fstat(fd, &st) == 0)
-		d->room = (uint64_t)st.st_blocks * 512;
+	if (fill)
+		d->room = disk_bytes(fd);
 	pthread_mutex_init(&d->lock, NULL);
 	*ret = d;
 	return 0;
@@ -151,17 +158,27 @@ dev_t file_disk(const struct file *d)
 	return fstat(d->fd, &st) < 0 ? 0 : st.st_dev;
 }
 
+/* Room on the disk for an unnamed file. What is certain to come has it from now on. */
+static int reserve_unnamed(const struct file *d, uint64_t size, bool certain)
+{
+	uint64_t have = disk_bytes(d->fd);
+
+	if (size > d->max || !disk_has_room(d, size - MIN(size, have), KEEP_KNOWN))
+		return -ENOSPC;
+	return certain && d->max == UINT64_MAX ? cache_allocate(d->fd, size) : 0;
+}
+
 int file_reserve(struct file *d, uint64_t size, bool certain)
 {
-	int r = 0;
+	int r;
 
 	d->announced = size;
 	if (d->fill && !certain)
 		return cache_could_reserve(d->cache, size);
 	if (d->fill)
 		r = cache_fill_reserve(d->fill, size);
-	else if (size > d->max || !disk_has_room(d, size, KEEP_KNOWN))
-		r = -ENOSPC;
+	else
+		r = reserve_unnamed(d, size, certain);
 	if (r == 0)
 		d->room = MAX(d->room, size);
 	return disk_error(d, r);
@@ -268,6 +285,11 @@ uint64_t file_end(const struct file *d)
 	return fstat(d->fd, &st) < 0 ? 0 : (uint64_t)st.st_size;
 }
 
+uint64_t file_wanted(const struct file *d)
+{
+	return d->announced == UINT64_MAX ? file_end(d) : MAX(file_end(d), d->announced);
+}
+
 /* ---- ending ---- */
 
 static void file_free(struct file *d)
@@ -361,20 +383,22 @@ int file_source(const struct file *d, struct source **ret)
 	return fd < 0 ? fd : source_from_fd(fd, ret);
 }
 
-int file_make_room(struct file *d, uint64_t n, bool (*drop)(void *ctx), void *ctx)
+int file_make_room(struct file *d, uint64_t n, const char *name,
+		   bool (*drop)(void *ctx, bool entries), void *ctx)
 {
 	bool full;
 
 	pthread_mutex_lock(&d->lock);
 	full = d->fill && cache_reserve(d->cache, n) < 0;
-	if (full && drop && drop(ctx))
+	if (full && drop && drop(ctx, true))
 		full = cache_reserve(d->cache, n) < 0;
 	if (full && drop) {
+		cache_log_full(d->cache, name, d->limit - MIN(d->limit, disk_bytes(d->fd)));
 		cache_fill_abort(d->fill, false);
 		d->fill = NULL;
 	}
 	if (!d->fill)
-		full = !file_has_room(d, n);
+		full = !file_has_room(d, n) && (!drop || !drop(ctx, false) || !file_has_room(d, n));
 	pthread_mutex_unlock(&d->lock);
 	return full ? -ENOSPC : 0;
 }
@@ -389,58 +413,4 @@ void file_publish(struct file *d, const uint8_t sha256[32])
 		fd_close(fd);
 	}
 	pthread_mutex_unlock(&d->lock);
-}
-
-/* ---- as a stream ---- */
-
-struct file_stream {
-	struct stream stream;
-	struct file *dest;
-	struct stream *in;
-	uint64_t have; /* bytes that are there already */
-	uint64_t off;
-};
-
-static ssize_t file_stream_read(struct stream *s, void *ret_buf, size_t n)
-{
-	struct file_stream *ds = container_of(s, struct file_stream, stream);
-	ssize_t got;
-	int r = 0;
-
-	if (ds->off < ds->have) {
-		got = (ssize_t)MIN(n, ds->have - ds->off);
-		r = file_read(ds->dest, ret_buf, (size_t)got, ds->off);
-	} else {
-		got = stream_read(ds->in, ret_buf, n);
-		if (got > 0)
-			r = file_write(ds->dest, ret_buf, (size_t)got, ds->off);
-	}
-	if (got < 0 || r < 0)
-		return got < 0 ? got : r;
-	ds->off += (uint64_t)got;
-	file_progress(ds->dest, MAX(ds->off, ds->have));
-	return got;
-}
-
-static void file_stream_close(struct stream *s)
-{
-	struct file_stream *ds = container_of(s, struct file_stream, stream);
-
-	stream_close(ds->in);
-	free(ds);
-}
-
-static const struct stream_ops file_stream_ops = { file_stream_read, file_stream_close };
-
-int file_stream(struct file *d, uint64_t have, struct stream *in, struct stream **ret)
-{
-	struct file_stream *ds = calloc(1, sizeof(*ds));
-
-	if (!ds) {
-		stream_close(in);
-		return -ENOMEM;
-	}
-	*ds = (struct file_stream){ { &file_stream_ops }, d, in, have, 0 };
-	*ret = &ds->stream;
-	return 0;
 }

@@ -57,7 +57,7 @@ int file_restart(struct file *d, const char *validator);
 
 /*
  * Makes sure that `size` bytes fit: 0, -ENOSPC or -errno. `certain`: the size is known, not only
- * claimed by a server, so the cache may evict other objects now.
+ * claimed by a server, so the cache may evict other objects now, and the disk gives the room.
  */
 int file_reserve(struct file *d, uint64_t size, bool certain);
 
@@ -92,6 +92,9 @@ void file_progress(struct file *d, uint64_t len);
 /* The end of the bytes that were written. */
 uint64_t file_end(const struct file *d);
 
+/* How long it is or was to be, as far as is known. */
+uint64_t file_wanted(const struct file *d);
+
 /*
  * Ends the file, also on failure. The caller has verified the first `size` bytes; the bytes behind
  * them are dropped. A cache entry is published as `sha256` (NULL: as its key); if publishing
@@ -121,9 +124,10 @@ int file_source(const struct file *d, struct source **ret);
 /*
  * Makes sure that `n` bytes more fit, which are to be written by the caller. Without room in the
  * cache it goes on as an unnamed file, which has the same bytes; if `drop` is NULL, nothing is
- * dropped, and it stays as it is. 0 or -ENOSPC. Any thread.
+ * dropped, and it stays as it is. `name` is for the log. 0 or -ENOSPC. Any thread.
  */
-int file_make_room(struct file *d, uint64_t n, bool (*drop)(void *ctx), void *ctx);
+int file_make_room(struct file *d, uint64_t n, const char *name,
+		   bool (*drop)(void *ctx, bool entries), void *ctx);
 
 /*
  * Publishes a cache entry, all of whose bytes are verified, as `sha256`, unless another one who

@@ -29,6 +29,16 @@ int cache_disk_short(int fd, uint64_t n, uint64_t keep, uint64_t *ret_short)
 	return 0;
 }
 
+int cache_allocate(int fd, uint64_t size)
+{
+	int r;
+
+	do
+		r = fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)size) < 0 ? -errno : 0;
+	while (r == -EINTR);
+	return r == -EDQUOT ? -ENOSPC : r == -EOPNOTSUPP || r == -ENOSYS ? 0 : r;
+}
+
 void cache_object_name(const uint8_t sha256[32], char ret_name[OBJECT_NAME_SIZE])
 {
 	hex_encode(sha256, 1, ret_name);

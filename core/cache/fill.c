@@ -222,16 +222,6 @@ int cache_fill_restart(struct cache_fill *f, const char *validator)
 	return r;
 }
 
-static int allocate(int fd, uint64_t size)
-{
-	int r;
-
-	do
-		r = fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)size) < 0 ? -errno : 0;
-	while (r == -EINTR);
-	return r == -EDQUOT ? -ENOSPC : r == -EOPNOTSUPP || r == -ENOSYS ? 0 : r;
-}
-
 int cache_fill_reserve(struct cache_fill *f, uint64_t size)
 {
 	struct stat st;
@@ -248,10 +238,10 @@ int cache_fill_reserve(struct cache_fill *f, uint64_t size)
 	r = cache_reserve(f->cache, size - have);
 	if (r < 0)
 		return r;
-	r = allocate(f->fd, size);
+	r = cache_allocate(f->fd, size);
 	/* Other writers took the space, or a quota is smaller than the disk. */
 	if (r == -ENOSPC && cache_evict(f->cache, size - have) == 0)
-		r = allocate(f->fd, size);
+		r = cache_allocate(f->fd, size);
 	if (r < 0 && ftruncate(f->fd, st.st_size) < 0) /* gives back the blocks that the file got */
 		return -errno;
 	if (r == 0)

@@ -3,6 +3,7 @@
  * The space of the cache: counts it, and removes the files that were used longest ago and that
  * nobody uses now. No file is removed without the lock of its object.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/file.h>
 #include <unistd.h>
@@ -11,6 +12,7 @@
 
 #define COUNT_AGE_MS 10000 /* count anew after so long, */
 #define COUNT_SHARE 64	   /* or after so small a share of the limit was reserved */
+#define QUIET_MS 600000	   /* so long without a copy that had no room: the incident is over */
 
 enum kind {
 	OBJECT,
@@ -323,6 +325,24 @@ uint64_t cache_lacks(struct cache *c, uint64_t have, uint64_t bytes)
 	make_room(c, bytes, 0, &lacks);
 	pthread_mutex_unlock(&c->space_lock);
 	return MAX(lacks, all > c->limit ? all - c->limit : 0);
+}
+
+void cache_log_full(struct cache *c, const char *subject, uint64_t bytes)
+{
+	int64_t now = now_ms(), before = atomic_exchange(&c->full_ms, now);
+	char missing[64] = "";
+	uint64_t lacks;
+
+	if (before && now - before < QUIET_MS)
+		return;
+	lacks = cache_lacks(c, 0, bytes);
+	if (lacks)
+		snprintf(missing, sizeof(missing), ": %llu bytes are missing",
+			 (unsigned long long)lacks);
+	carton_log(CARTON_LOG_NOTICE, subject,
+		   "there is no room for it in the cache%s; the option cache_size allows more, or "
+		   "cache_dir names another disk",
+		   missing);
 }
 
 int cache_evict(struct cache *c, uint64_t bytes)

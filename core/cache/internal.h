@@ -13,7 +13,7 @@
  *	cache		published objects; small texts
  *	seal		tags of objects
  *	open		the directories
- *	file, read	unverified bytes; verified objects
+ *	file, read	unverified bytes, also as a stream; verified objects
  *	room		where unverified bytes go
  */
 #ifndef CARTON_CACHE_INTERNAL_H
@@ -44,8 +44,9 @@ struct cache {
 	int objects, partial, notes, seals, tmp; /* the directories of v1/ */
 	char *path;				 /* of v1/, absolute */
 	uint64_t limit;
-	atomic_bool failed; /* to be filled, which was logged */
-	bool has_secret;    /* false: no seals */
+	atomic_bool failed;	 /* to be filled, which was logged */
+	_Atomic int64_t full_ms; /* when it last had no room; 0: never */
+	bool has_secret;	 /* false: no seals */
 	uint8_t secret[KEY_SIZE];
 
 	pthread_mutex_t space_lock; /* guards the rest; one thread counts at a time */
@@ -66,6 +67,12 @@ struct cache_lock {
  * twentieth of it free, or `keep` bytes if that is less. 0 or -errno.
  */
 int cache_disk_short(int fd, uint64_t n, uint64_t keep, uint64_t *ret_short);
+
+/*
+ * Gives the file room for its first `size` bytes, and leaves its length. 0, also where the file
+ * system cannot; -ENOSPC; or -errno.
+ */
+int cache_allocate(int fd, uint64_t size);
 
 void cache_object_name(const uint8_t sha256[32], char ret_name[OBJECT_NAME_SIZE]);
 void cache_sidecar_name(const uint8_t sha256[32], char ret_name[SIDECAR_NAME_SIZE]);
@@ -151,6 +158,12 @@ int cache_could_reserve(struct cache *c, uint64_t bytes);
  * cache_reserve().
  */
 int cache_evict(struct cache *c, uint64_t bytes);
+
+/*
+ * There is no room for a copy of `bytes` (0: not known), which goes elsewhere or nowhere: says so
+ * once in an incident, and what helps.
+ */
+void cache_log_full(struct cache *c, const char *subject, uint64_t bytes);
 
 /* What the sidecar of a partial says. */
 struct sidecar {

@@ -50,14 +50,24 @@ bool room_in_cache(struct room *room)
 	return room->at == ROOM_CACHE;
 }
 
+/* How many bytes the cache has no room for; 0: that is not known. */
+static uint64_t size_of(const struct room *room)
+{
+	if (room->sparse)
+		return room->sparse;
+	return room->size != UINT64_MAX ? room->size : MAX(room->reached, room->wanted);
+}
+
 bool room_next(struct room *room, int error, uint64_t reached)
 {
 	room->reached = MAX(room->reached, reached);
 	if (room_is_full(error) && !room->dropped && room->drop) {
 		room->dropped = true;
-		if (room->drop(room->ctx))
+		if (room->drop(room->ctx, room->at == ROOM_CACHE))
 			return true;
 	}
+	if (room->at == ROOM_CACHE && room_is_full(error))
+		cache_log_full(room->cache, room->name, size_of(room));
 	room->dropped = false;
 	room->at += room->at < ROOM_NONE;
 	skip_missing(room);

@@ -7,8 +7,9 @@
  *	an unnamed file where temporary files are, unless that is the same disk
  *	memory
  *
- * Where a kind of file has no room, drop() is called once, and the same kind is tried again before
- * the next one. A kind that cannot be used for another reason is left at once.
+ * Where a kind of file has no room, drop() is called once for those of that kind, and it is tried
+ * again before the next one. A kind that cannot be used for another reason is left at once. That
+ * the cache has no room is logged, once in an incident.
  *
  * Threads: a room belongs to one thread at a time.
  */
@@ -21,14 +22,20 @@
 
 struct room {
 	/* the owner's */
+	const char *name;    /* of what has the bytes, for the log; or NULL */
 	struct cache *cache; /* NULL: there is none */
 	const uint8_t *key; /* of the entry, 32 bytes, which outlive it; NULL: it must not be one */
 	uint64_t size;	    /* of an unnamed file; UINT64_MAX: not known */
 	uint64_t sparse;    /* bytes of an entry that several processes fill; 0: one does */
 	bool only_cache;    /* they are of no use elsewhere */
 	uint64_t memory;    /* how many bytes may be in memory; 0: none */
-	bool (*drop)(void *ctx); /* drops bytes that nobody needs. True: there were some. Or NULL */
+	/*
+	 * Drops copies that nobody needs: entries of the cache, or unnamed files. True: there were
+	 * some. Or NULL.
+	 */
+	bool (*drop)(void *ctx, bool entries);
 	void *ctx;
+	uint64_t wanted; /* as file_wanted(), of the file that was full */
 
 	/* its own; all zero at first */
 	enum { ROOM_CACHE, ROOM_BESIDE, ROOM_ELSEWHERE, ROOM_MEMORY, ROOM_NONE } at;

@@ -249,8 +249,8 @@ static int ask(struct fill *f)
 	f->get.n = range_of(f, &f->get.off);
 	f->looked = 0;
 	/* nothing gives way for what nobody waits for */
-	r = file_make_room(p->dest, f->get.n, f->ahead ? NULL : keep_drop_idle,
-			   sparse_object(p)->store);
+	r = file_make_room(p->dest, f->get.n, object_name(sparse_object(p)),
+			   f->ahead ? NULL : keep_drop_copies, sparse_object(p)->store);
 	atomic_store(&p->full, r < 0 && f->ahead);
 	if (r < 0 && f->ahead)
 		r = -ECANCELED;

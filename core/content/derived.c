@@ -77,7 +77,7 @@ int derived_begin(struct derived_file *out, struct fill *f, uint64_t size)
 	struct room room = {
 		.cache = s->options.cache,
 		.size = size,
-		.drop = keep_drop_idle,
+		.drop = keep_drop_copies,
 		.ctx = s,
 	};
 	int r;

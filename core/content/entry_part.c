@@ -75,7 +75,9 @@ static int open_partial(struct get *g, uint64_t n, uint64_t *ret_have)
 
 int part_open(struct get *g, uint64_t n, uint64_t *ret_have)
 {
+	struct budget *budget = options_of(g)->budget;
 	struct room room = { .cache = options_of(g)->cache, .size = n };
+	int r;
 
 	if (n <= PART_MEMORY)
 		return file_memory(n, &g->part_file);
@@ -83,7 +85,12 @@ int part_open(struct get *g, uint64_t n, uint64_t *ret_have)
 	if (n > PART_RESUMED && room.cache && g->fill->file.cached && !g->anew &&
 	    open_partial(g, n, ret_have) == 0)
 		return 0;
-	return room_open(&room, &g->part_file);
+	r = room_open(&room, &g->part_file);
+	if (room_is_full(r) && n <= MAX_MEMORY_OBJECT && budget_hold(budget, n)) {
+		g->held = n;
+		r = file_memory(n, &g->part_file);
+	}
+	return r;
 }
 
 bool part_is_cached(const struct get *g)
@@ -139,17 +146,20 @@ int part_locate(struct get *g, uint64_t *ret_off)
 	return container_locate_in(options_of(g)->container, g->plan->entry, g->part, ret_off);
 }
 
+int entry_make_room(struct fill *f)
+{
+	int r = file_restart(f->file.dest, NULL);
+
+	return r < 0 ? r : file_reserve(f->file.dest, f->plan->entry->size, true);
+}
+
 int entry_decode(struct fill *f, struct source *from, uint64_t off, struct ingested *ret)
 {
 	const struct entry *e = f->plan->entry;
 	struct file *dest = f->file.dest;
 	struct stream *in = NULL;
-	int r = dest ? file_restart(dest, NULL) : 0;
+	int r = source_stream(from, off, e->stored, &in);
 
-	if (r == 0 && dest)
-		r = file_reserve(dest, e->size, true);
-	if (r == 0)
-		r = source_stream(from, off, e->stored, &in);
 	if (r == 0)
 		r = decode_open(in, e, f->object->store->options.budget, &in);
 	if (r == 0 && dest)
@@ -162,6 +172,8 @@ void part_leave(struct get *g, int result)
 	source_unref(g->part);
 	/* on a full disk it is in the way of what would fit */
 	file_abort(g->part_file, result < 0 && result != -EBADMSG && !room_is_full(result));
+	budget_drop(options_of(g)->budget, g->held);
 	g->part = NULL;
 	g->part_file = NULL;
+	g->held = 0;
 }

@@ -19,7 +19,7 @@ int part_resume(const struct get *g, struct file *d, uint64_t n, uint64_t *ret_h
 /*
  * Opens g->part_file for `n` bytes: in memory; for all of a large entry as a partial of the cache,
  * under a name that is no sha256 of content, with *ret_have bytes as part_resume(); or where there
- * is room.
+ * is room, last in memory.
  */
 int part_open(struct get *g, uint64_t n, uint64_t *ret_have);
 
@@ -38,7 +38,16 @@ int part_copy_cached(struct get *g, const struct span *span, uint64_t off, uint6
  */
 int part_locate(struct get *g, uint64_t *ret_off);
 
-/* Decodes the data of the fill's entry, at `off` there, to its file, and verifies it. */
+/*
+ * Empties the fill's file, and makes room in it for all of the content: before a byte of the entry
+ * is fetched or decoded, which would have to be done again for another file.
+ */
+int entry_make_room(struct fill *f);
+
+/*
+ * Decodes the data of the fill's entry, at `off` there, to its file, if there is one, and verifies
+ * it.
+ */
 int entry_decode(struct fill *f, struct source *from, uint64_t off, struct ingested *ret);
 
 /* As object_to_fetch(), of an entry all of which has to be decoded. */

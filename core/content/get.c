@@ -248,7 +248,7 @@ static void run_ask(struct job *job)
 {
 	struct get *g = container_of(job, struct get, job);
 
-	go_on(g, ask_data(g));
+	go_on(g, plan_is_direct(g->plan->entry) ? ask_data(g) : ask_entry(g, NULL));
 }
 
 /* Goes on where there is time: the network's thread has none. */
@@ -290,8 +290,12 @@ static int ask_entry(struct get *g, const struct span *span)
 	struct fetch f = fetch_of_carton(g, e->header, n);
 	int r = part_open(g, n, &f.have);
 
-	if (r < 0)
+	if (r == 0)
+		r = entry_make_room(g->fill);
+	if (r < 0) {
+		part_leave(g, r);
 		return r;
+	}
 	/* bytes of several places would not tell which of them are wrong */
 	g->partial = file_is_cached(g->part_file) && (f.have > 0 || g->left == 1);
 	g->part_from = f.places;
@@ -329,11 +333,13 @@ static int ask_carton(struct get *g)
 	/* a URL that was asked before may have left a limit */
 	if (g->fill)
 		file_limit(g->dest, UINT64_MAX);
-	/* to make room for all of it may take long */
-	if (plan_is_direct(p->entry))
-		return g->fill ? submit(g, run_ask) : ask_data(g);
+	if (!g->fill)
+		return ask_data(g);
 	g->span_wait = (struct span_wait){ span_done, p->object, p->entry, g->waits, NULL };
-	return g->fill && span_ask(&g->span_wait) ? 0 : ask_entry(g, NULL);
+	if (!plan_is_direct(p->entry) && span_ask(&g->span_wait))
+		return 0;
+	/* to make room for all of it may take long */
+	return submit(g, run_ask);
 }
 
 /* ---- in which order ---- */

@@ -56,6 +56,7 @@ struct get {
 	size_t left;		       /* which had so many URLs then, */
 	struct fetch_place *part_from; /* and this one sent the part */
 	struct file *part_file;	       /* the entry's header, or all of it to be decoded; NULL */
+	uint64_t held;		       /* bytes of it in memory that the budget counts */
 	struct source *part;	       /* the bytes of part_file, once all have come; else NULL */
 	struct span_wait span_wait;    /* for others that are fetched with it */
 	bool partial; /* the part is one of the cache, which any place goes on with, */

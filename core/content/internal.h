@@ -198,8 +198,11 @@ struct bytes keep_detach(struct object_store *s, struct object *o);
 /* The make_room of the budget: drops idle copies in memory until `n` bytes are left of it. */
 void keep_make_room(void *store, uint64_t n);
 
-/* The drop() of a room: drops all idle copies; false: none of them was a file. */
-bool keep_drop_idle(void *store);
+/* Drops all idle copies; false: none of them was a file. */
+bool keep_drop_idle(struct object_store *s);
+
+/* A drop() of a room: drops those idle copies whose room that would be. */
+bool keep_drop_copies(void *store, bool entries);
 
 /* The tags of the fill's object, if it has `size` bytes and a seal. The caller frees them. */
 bool seal_tags(const struct fill *f, uint64_t size, uint8_t (**ret_tags)[TAG_SIZE]);

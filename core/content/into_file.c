@@ -124,6 +124,7 @@ static void filled(struct fill *f, int result, struct ingested *in)
 			free(in->tags);
 	} else {
 		reached = file_end(f->file.dest);
+		f->file.room.wanted = file_wanted(f->file.dest);
 		/* on a full disk a partial is in the way of all that would fit */
 		file_abort(f->file.dest, result != -EBADMSG && !room_is_full(result));
 	}
@@ -143,8 +144,11 @@ static int decode(struct fill *f, struct ingested *ret)
 {
 	struct source *from;
 	uint64_t off;
-	int r = container_locate(f->object->store->options.container, f->plan->entry, &from, &off);
+	int r = f->file.dest ? entry_make_room(f) : 0;
 
+	if (r == 0)
+		r = container_locate(f->object->store->options.container, f->plan->entry, &from,
+				     &off);
 	if (r < 0)
 		return r;
 	r = entry_decode(f, from, off, ret);
@@ -291,12 +295,13 @@ void fill_into_file(struct fill *f)
 
 	f->file.found = 0;
 	f->file.room = (struct room){
+		.name = object_name(o),
 		.cache = o->store->options.cache,
 		.key = f->file.cached ? o->sha256 : NULL,
 		.only_cache = is_fetched(f) && atomic_load(&o->store->only_cache),
 		.size = o->size,
 		.memory = MAX_MEMORY_OBJECT,
-		.drop = keep_drop_idle,
+		.drop = keep_drop_copies,
 		.ctx = o->store,
 	};
 	find_or_fill(f);
@@ -336,6 +341,7 @@ int fill_open_chunks(const struct object *o, const struct chunks_file *file, str
 {
 	uint8_t key[SHA256_SIZE];
 	struct room room = {
+		.name = object_name(o),
 		.cache = o->store->options.cache,
 		.key = key,
 		/* says nothing of how much of it will be fetched */

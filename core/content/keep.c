@@ -120,14 +120,37 @@ void keep_make_room(void *store, uint64_t n)
 	pthread_mutex_unlock(&s->lock);
 }
 
-bool keep_drop_idle(void *store)
+bool keep_drop_idle(struct object_store *s)
 {
-	struct object_store *s = store;
 	bool dropped = false;
 
 	pthread_mutex_lock(&s->lock);
 	while (s->oldest)
 		dropped |= drop(s, s->oldest);
+	pthread_mutex_unlock(&s->lock);
+	return dropped;
+}
+
+/* The oldest idle copy that is an entry of the cache, or that has no name; or NULL. Lock held. */
+static struct object *oldest_copy(const struct object_store *s, bool entries)
+{
+	struct object *o = s->oldest;
+
+	while (o && (o->bytes.kind != BYTES_FILE || !o->copied ||
+		     source_has_name(o->bytes.source) != entries))
+		o = o->newer;
+	return o;
+}
+
+bool keep_drop_copies(void *store, bool entries)
+{
+	struct object_store *s = store;
+	struct object *o;
+	bool dropped = false;
+
+	pthread_mutex_lock(&s->lock);
+	while ((o = oldest_copy(s, entries)))
+		dropped |= drop(s, o);
 	pthread_mutex_unlock(&s->lock);
 	return dropped;
 }

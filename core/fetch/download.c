@@ -17,6 +17,8 @@ struct download {
 	const struct fetch_options *options;
 	struct cache *cache; /* NULL: there is none, or it has no room */
 	const char *url;
+	char shown[256]; /* for the log */
+	struct room room;
 	uint8_t key[SHA256_SIZE];	    /* of the URL in the cache */
 	char note[MAX_CACHE_VALIDATOR + 1]; /* of an earlier download; "" */
 	bool damaged;			    /* that one is */
@@ -89,11 +91,10 @@ static void note_version(struct download *d, const uint8_t sha256[SHA256_SIZE])
 static int answered(void *ctx, const struct http_response *a)
 {
 	struct download *d = ctx;
-	char shown[256];
 
 	snprintf(d->version, sizeof(d->version), "%s", a->etag[0] ? a->etag : a->last_modified);
 	d->mtime = a->last_modified_s;
-	carton_log(CARTON_LOG_INFO, http_url_redact(d->url, shown, sizeof(shown)),
+	carton_log(CARTON_LOG_INFO, d->shown,
 		   "the server does not answer Range requests: downloading all of it");
 	return a->status == 200 && d->note[0] && d->version[0] &&
 	       strcmp(d->note + NOTE_VERSION, d->version) == 0;
@@ -137,6 +138,7 @@ static int fetch_to(struct download *d, struct file *dest, struct source **ret)
 	follow_finish(&follow);
 	route_finish(&place.route);
 	if (r != 0) {
+		d->room.wanted = file_wanted(dest);
 		file_abort(dest, r < 0 && r != -ENOSPC);
 		return r;
 	}
@@ -147,15 +149,15 @@ static int fetch_to(struct download *d, struct file *dest, struct source **ret)
 }
 
 /* Opens a file; waits for another process that downloads the same. */
-static int open_dest(struct download *d, struct room *room, struct file **ret)
+static int open_dest(struct download *d, struct file **ret)
 {
 	int r;
 
-	while ((r = room_open(room, ret)) == -EAGAIN) {
+	while ((r = room_open(&d->room, ret)) == -EAGAIN) {
 		r = cache_wait(d->cache, d->key, (int)d->options->timeout_ms, d->options->cancel);
 		/* the process that downloads it was stopped */
 		if (r == -ETIMEDOUT)
-			room_next(room, r, 0);
+			room_next(&d->room, r, 0);
 		else if (r < 0)
 			return r;
 	}
@@ -164,16 +166,21 @@ static int open_dest(struct download *d, struct room *room, struct file **ret)
 
 static int download(struct download *d, struct source **ret)
 {
-	struct room room = { .cache = d->cache, .key = d->key, .size = UINT64_MAX };
 	struct file *dest;
 	int r;
 
+	d->room = (struct room){
+		.name = http_url_redact(d->url, d->shown, sizeof(d->shown)),
+		.cache = d->cache,
+		.key = d->key,
+		.size = UINT64_MAX,
+	};
 	do {
-		r = open_dest(d, &room, &dest);
+		r = open_dest(d, &dest);
 		if (r < 0)
 			return r;
 		r = fetch_to(d, dest, ret);
-	} while (room_is_full(r) && room_next(&room, r, 0));
+	} while (room_is_full(r) && room_next(&d->room, r, 0));
 	return r;
 }
 

@@ -25,7 +25,6 @@ static void over(struct fetcher *x, int result)
 static void log_no_room(const struct fetcher *x)
 {
 	uint64_t size = x->f.n ? x->f.n : (uint64_t)MAX(x->announced, 0), have;
-	bool cached = file_is_cached(x->f.dest);
 	char shown[256], missing[64] = "";
 
 	have = file_end(x->f.dest);
@@ -33,10 +32,9 @@ static void log_no_room(const struct fetcher *x)
 		snprintf(missing, sizeof(missing), ", %llu are missing",
 			 (unsigned long long)(size - have));
 	carton_log(CARTON_LOG_NOTICE, http_url_redact(x->u->url, shown, sizeof(shown)),
-		   "there is no room for it %s: stopped after %llu bytes%s; %s",
-		   cached ? "in the cache" : "on the disk", (unsigned long long)have, missing,
-		   cached ? "the option cache_size allows more" :
-			    "the option cache_dir names another disk");
+		   "there is no room for it on the disk: stopped after %llu bytes%s; the option "
+		   "cache_dir names another disk",
+		   (unsigned long long)have, missing);
 }
 
 static void log_overloaded(const struct fetcher *x)
@@ -98,8 +96,8 @@ static void end_try(struct fetcher *x, int r)
 	if (r == -EBADMSG && fetch_is_part(x) && x->phase != FETCH_CHECK && !x->final)
 		r = -EPROTO;
 	full = r == -ENOSPC || r == -EDQUOT;
-	/* what the user names is reported by the caller */
-	if (full && x->u->place->trust != HTTP_USER)
+	/* what the user names is reported by the caller, and a full cache by room.h */
+	if (full && x->u->place->trust != HTTP_USER && !file_is_cached(x->f.dest))
 		log_no_room(x);
 	/* another server may say that the file is shorter, but not that a part is */
 	if (x->final || r == 0 || r == -ECANCELED || r == -ESHUTDOWN || r == -ENOMEM ||

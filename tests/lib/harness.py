@@ -170,6 +170,18 @@ def run(*cmd, uid=None, timeout=60, env=None, text=True, **kw):
                           **identity(uid), **kw)
 
 
+@contextlib.contextmanager
+def small_disk(path, size):
+    """A tmpfs of `size` MiB."""
+    path.mkdir()
+    assert run('mount', '-t', 'tmpfs', '-o', f'size={size}m,mode=0755', 'none',
+               path).returncode == 0
+    try:
+        yield path
+    finally:
+        run('umount', '-l', path)
+
+
 def ctl(*args, **kw):
     """`link` leaves out small files too, unless the test says how large."""
     if args[:1] == ('link',) and not any(str(a).startswith('--min-size') for a in args):

@@ -16,7 +16,7 @@ import threading
 import pytest
 
 import harness
-from harness import CARTONCTL, NOBODY, ctl, eventually, run
+from harness import CARTONCTL, NOBODY, ctl, eventually, run, small_disk
 from origin import (MIB, PRIVATE, Cache, LinkedCarton, as_expected, digest, errno_of, fault_bytes,
                     lines_of, needs_root)
 from zipwriter import Carton, sample
@@ -516,18 +516,6 @@ def test_larger_than_the_cache(work, mount, fault, cache, kind):
 
 
 @contextlib.contextmanager
-def small_disk(path, size):
-    """A tmpfs of `size` MiB."""
-    path.mkdir()
-    assert run('mount', '-t', 'tmpfs', '-o', f'size={size}m,mode=0755', 'none',
-               path).returncode == 0
-    try:
-        yield path
-    finally:
-        run('umount', '-l', path)
-
-
-@contextlib.contextmanager
 def watching(disk):
     """A list of one number: how many bytes of it were used at most."""
     most, over = [0], threading.Event()
@@ -736,7 +724,7 @@ def test_no_disk_is_filled(work, mount_fg, fault):
             log = m.log()
         assert 5 * MIB < most[0] <= 95 * MIB, most
         assert c.used() < MIB and c.partials() == {}
-    assert lines_of(log, '/x: .*no room.*cache') and lines_of(log, '/x: .*no room.*disk'), log
+    assert lines_of(log, '/x: .*no room for it in the cache') and lines_of(log, '/x: .*no room for it on the disk'), log
     assert 'hunter2' not in log
     whole = [r for r in bodies(fault, 'x') if 'range' not in r['h']]
     assert len(whole) == 2, 'once into the cache, once into a file'

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import random
+import re
 import struct
 import time
 
@@ -17,7 +18,7 @@ import zipwriter
 from chunkindex import CHUNK
 from chunkindex import overwrite, pread, whole_is_hashed
 from harness import ctl, eventually
-from origin import MIB
+from origin import MIB, lines_of
 
 N_CHUNKS = 100
 LARGE = random.Random(13).randbytes(N_CHUNKS * CHUNK + 999)
@@ -193,16 +194,19 @@ def test_gc(nginx, remote, mount, cache):
         assert pread(m / NAME, CHUNK, 9 * CHUNK) == chunk_at(9)
 
 
-def test_chunks_do_not_outgrow_the_cache(remote, mount, cache):
-    """What has no room there goes on without it."""
+def test_chunks_do_not_outgrow_the_cache(remote, mount_fg, cache):
+    """What has no room there goes on without it, and a line says how much that is."""
     most = 8 * MIB
-    with mount(remote[0], *cache.options, '-o', f'cache_size={most}') as m:
+    with mount_fg(remote[0], *cache.options, '-o', f'cache_size={most}') as m:
         with open(m / NAME, 'rb') as f:
             for i in range(N_CHUNKS):
                 assert os.pread(f.fileno(), CHUNK, i * CHUNK) == chunk_at(i)
                 # room is not held for chunks that are on their way
                 assert used(cache) <= most + most // 4
         assert m.read(NAME) == LARGE
+        line, = lines_of(m.log(), 'there is no room for it in the cache')
+        missing = int(re.search(r': (\d+) bytes are missing;', line)[1])
+        assert len(LARGE) - most <= missing <= len(LARGE) - most // 2
 
 
 def test_chunks_give_way(nginx, mount, cache):

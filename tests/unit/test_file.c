@@ -184,10 +184,11 @@ static void test_threads(void **state)
 
 /* ---- where there is room ---- */
 
-static bool drop(void *ctx)
+static bool drop(void *ctx, bool entries)
 {
 	unsigned *left = ctx;
 
+	(void)entries;
 	return *left > 0 && (*left)--;
 }
 
@@ -289,7 +290,7 @@ static void test_sparse(void **state)
 		assert_int_equal(file_join(c, k.sha256, 100000, &d), 0);
 		assert_int_equal(file_sparse(d, 100000), 0);
 		assert_bytes(d, k, 60000, 100, i == 1);
-		assert_int_equal(file_make_room(d, 100, drop, &(unsigned){ 0 }), 0);
+		assert_int_equal(file_make_room(d, 100, NULL, drop, &(unsigned){ 0 }), 0);
 		assert_int_equal(put(d, k, 60000, 100), 0);
 		assert_int_equal(put(d, k, 99999, 2), -EFBIG);
 		file_progress(d, 100);
@@ -326,10 +327,10 @@ static void test_sparse_leaves(void **state)
 
 	assert_int_equal(file_join(c, k.sha256, 1000000, &d), 0);
 	assert_int_equal(file_sparse(d, 1000000), 0);
-	assert_int_equal(file_make_room(d, 100000, drop, &left), 0);
+	assert_int_equal(file_make_room(d, 100000, NULL, drop, &left), 0);
 	assert_int_equal(put(d, k, 500000, 100), 0);
 	assert_true(file_is_cached(d) && left == 1);
-	assert_int_equal(file_make_room(d, 300000, drop, &left), 0);
+	assert_int_equal(file_make_room(d, 300000, NULL, drop, &left), 0);
 	assert_false(file_is_cached(d) || left);
 	assert_int_equal(put(d, k, 600000, 100), 0);
 	assert_bytes(d, k, 500000, 100, true);

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A cache without room: what is packed in a remote carton comes once all the same, and one line says what helps."""
+import os
+import random
+import re
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from harness import small_disk
+from origin import MIB, Cache, digest, lines_of, needs_root
+from zipwriter import Carton
+
+PACKED = ['deflate', 'zstd']
+FULL = 'there is no room for it in the cache'
+
+
+def rng_bytes(n, seed=0):
+    return random.Random(seed).randbytes(n)
+
+
+@pytest.fixture
+def served(nginx, mount_fg):
+    """served(method, *contents, cache=…) -> a mount of a remote carton that has them as model/0, model/1, …"""
+    def make(method, *contents, cache, options=(), **kw):
+        c = Carton(method=method).add('misc/first', b'opened before, so that there is something to drop\n' * 4000)
+        for i, data in enumerate(contents):
+            c.add(f'model/{i}', data)
+        c.write(nginx.root / 'packed.carton')
+        return mount_fg(nginx.url('packed.carton'), *cache.options, *options, **kw)
+    return make
+
+
+def read(m, nginx, *contents):
+    """Reads them one after the other, after another file. How many bytes came for each byte of theirs."""
+    assert m.read('misc/first')
+    nginx.clear()
+    for i, data in enumerate(contents):
+        assert m.read(f'model/{i}') == data
+    return sum(r['sent'] for r in nginx.requests()) / sum(map(len, contents))
+
+
+def missing(m):
+    """How many bytes the only line says."""
+    line, = lines_of(m.log(), FULL)
+    assert 'cache_size' in line and 'cache_dir' in line
+    return int(re.search(r': (\d+) bytes are missing;', line)[1])
+
+
+@pytest.mark.parametrize('method', [*PACKED, 'stored'])
+@pytest.mark.parametrize('size', [3 * MIB, 12 * MIB], ids=['small', 'large'])
+def test_larger_than_the_cache(served, nginx, cache, method, size):
+    """Its bytes come once, to a file of this mount, and stay there; the line says how much larger it is."""
+    data = rng_bytes(size)
+    with served(method, data, cache=cache, options=('-o', 'cache_size=2M')) as m:
+        assert 1 <= read(m, nginx, data) <= 1.1
+        assert size - 2 * MIB <= missing(m) <= size
+        assert m.read('model/0') == data
+        assert sum(r['sent'] for r in nginx.requests()) <= 1.1 * size
+    assert digest(data) not in cache.objects() and cache.partials() == {}
+
+
+@pytest.mark.parametrize('method', PACKED)
+def test_one_line_for_all(served, nginx, cache, method):
+    """However many have no room."""
+    contents = [rng_bytes(3 * MIB, i) for i in range(5)]
+    with served(method, *contents, cache=cache, options=('-o', 'cache_size=2M')) as m:
+        assert 1 <= read(m, nginx, *contents) <= 1.1
+        assert MIB <= missing(m) <= 3 * MIB
+
+
+@pytest.mark.parametrize('method', PACKED)
+def test_all_in_use(served, nginx, cache, method):
+    """Each would fit alone, and those that have room are open: they go on to be read."""
+    contents = [rng_bytes(3 * MIB, i) for i in range(4)]
+    with served(method, *contents, cache=cache, options=('-o', 'cache_size=7M')) as m:
+        gate = threading.Barrier(len(contents))
+
+        def hold(i):
+            with open(m / f'model/{i}', 'rb') as f:
+                gate.wait()
+                return f.read() == contents[i]
+        nginx.clear()
+        with ThreadPoolExecutor(len(contents)) as pool:
+            assert all(pool.map(hold, range(len(contents))))
+        assert sum(r['sent'] for r in nginx.requests()) <= 1.1 * sum(map(len, contents))
+        assert 0 < missing(m) <= 3 * MIB
+    assert len(set(cache.objects()) & {digest(c) for c in contents}) == 2
+
+
+@pytest.mark.parametrize('method', PACKED)
+def test_small_files(served, nginx, cache, method):
+    """They come together, and once: those that have come early do not displace each other."""
+    contents = [rng_bytes(20000, i) for i in range(300)]
+    filler = rng_bytes(3 * MIB, 1000)
+    with served(method, *contents, filler, cache=cache, options=('-o', 'cache_size=3M')) as m:
+        with open(m / f'model/{len(contents)}', 'rb') as f:
+            assert f.read() == filler
+            assert 1 <= read(m, nginx, *contents) <= 1.1
+        assert 0 < missing(m) <= 3 * MIB
+
+
+def test_room_is_enough(served, nginx, cache):
+    """Nothing is said, and others give way."""
+    contents = [rng_bytes(3 * MIB, i) for i in range(4)]
+    with served('deflate', *contents, cache=cache, options=('-o', 'cache_size=7M')) as m:
+        assert 1 <= read(m, nginx, *contents) <= 1.1
+        assert not lines_of(m.log(), 'room')
+    assert cache.used() <= 7.1 * MIB
+
+
+# ---- disks ----
+
+
+@needs_root
+@pytest.mark.parametrize('method', PACKED)
+@pytest.mark.parametrize('size', [3, 15, 40])
+def test_small_disk(work, served, nginx, method, size):
+    """What the cache's disk has no room for, with its packed form or without, goes elsewhere."""
+    data = rng_bytes(10 * MIB)
+    with small_disk(work / 'disk', size) as disk:
+        full = Cache(disk / 'cache')
+        with served(method, data, cache=full, options=('-o', 'cache_size=1G')) as m:
+            assert 1 <= read(m, nginx, data) <= 1.1
+            if size == 3:
+                assert 7 * MIB < missing(m) <= 10 * MIB
+            assert len(lines_of(m.log(), 'room')) <= 1
+        assert (digest(data) in full.objects()) == (size == 40)
+        full.check()
+
+
+def fill(disk):
+    """All of it, but for what a few names take."""
+    with open(disk / 'filler', 'wb') as f:
+        with pytest.raises(OSError):
+            while True:
+                os.write(f.fileno(), bytes(4096))
+
+
+@needs_root
+@pytest.mark.parametrize('method', PACKED)
+def test_no_room_on_any_disk(work, served, nginx, method):
+    """Memory has what is not too large; no byte of what is too large comes."""
+    small, large = rng_bytes(2 * MIB), rng_bytes(10 * MIB, 1)
+    with small_disk(work / 'disk', 40) as disk:
+        full = Cache(disk / 'cache')
+        with served(method, small, large, cache=full, options=('-o', 'cache_size=1G'), env=dict(TMPDIR=str(disk))) as m:
+            fill(disk)
+            assert 1 <= read(m, nginx, small) <= 1.1
+            nginx.clear()
+            assert m.error('model/1') == 'ENOSPC'
+            assert sum(r['sent'] for r in nginx.requests()) < MIB
+            assert missing(m)
+            os.unlink(disk / 'filler')
+            assert m.read('model/1') == large
+        full.check()
