@@ -34,15 +34,15 @@ struct carton {
 	struct events *events;
 	struct cache *cache;	       /* NULL: there is none */
 	struct fetch_options fetch;    /* its http is NULL while nothing can be fetched */
-	atomic_uint extra_connections; /* for `fetch`, */
-	_Atomic uint64_t fetched;      /* as well */
-	struct servers *servers;       /* likewise */
-	struct mirrors *mirrors;       /* likewise; or NULL */
+	atomic_uint extra_connections; /* fetch.extra points to it */
+	_Atomic uint64_t fetched;      /* fetch.fetched points to it */
+	struct servers *servers;       /* those of fetch.servers, owned here */
+	struct mirrors *mirrors;       /* NULL: the user names none */
 	struct login *logins;	       /* for its http */
 	struct cancel stop;	       /* fired when the carton is closed */
-	pthread_t opener;	       /* the thread of carton_open_later(), */
-	bool has_opener;	       /* if there is one, */
-	atomic_bool opening;	       /* and it is at work */
+	pthread_t opener;	       /* the thread that carton_open_later() started */
+	bool has_opener;	       /* carton_open_later() has started that thread */
+	atomic_bool opening;	       /* that thread is still opening the carton */
 	struct object_store *store;
 	struct tree *tree;
 	struct carton_index index;    /* what opens use, if anything */
@@ -93,7 +93,10 @@ enum opening {
 int carton_open_as(enum opening how, const char *source, const struct carton_options *options,
 		   const struct carton_pack_options *pack, struct carton **ret);
 
-/* Not open yet; NULL: no memory. It is closed in any case. */
+/*
+ * Returns a carton that is not open yet, or NULL if there is no memory. The caller closes it with
+ * carton_close(), whether or not it was opened.
+ */
 struct carton *carton_new(void);
 
 /* Opens a new one, as carton_open_as(). It is to be closed, also after a failure. */

@@ -374,7 +374,10 @@ bool fetch_show(const struct fetch_options *o, uint64_t done, uint64_t total)
 	return true;
 }
 
-/* Of what is fetched whole, how far that is; else all bytes that came since the open began. */
+/*
+ * Shows how far this fetch is if it fetches a whole file; else, how many bytes have come since the
+ * open began.
+ */
 static bool show(struct waiter *w)
 {
 	const struct fetch_options *o = w->fetch->options;

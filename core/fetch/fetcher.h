@@ -121,8 +121,10 @@ struct fetch {
 int fetch_start(const struct fetch *fetch);
 
 /*
- * The same, but waits for the end: for threads that may. As `done`, which is not used, nor are
- * arrived() and announced(). Meanwhile shows how much has come, if this thread opens the carton.
+ * Fetches and waits for the end, so the calling thread must be one that may block. Returns what
+ * fetch_start() would give to done(), and sets *ret_size. Calls neither done() nor arrived() nor
+ * announced(). If the calling thread is the one that opens the carton, the user sees how many bytes
+ * have come.
  */
 int fetch_run(const struct fetch *fetch, uint64_t *ret_size);
 
