@@ -232,7 +232,7 @@ static void test_command_line(void **state)
 		size_t n = strlen(cases[i][0]), shown;
 
 		memset(arg, 'x', sizeof(arg));
-		strcpy(arg, cases[i][0]);
+		memcpy(arg, cases[i][0], n + 1);
 		privacy_hide(arg);
 		shown = strlen(arg);
 		/* as long as it was: the room of the argument is all there is */
