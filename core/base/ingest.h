@@ -40,4 +40,13 @@ struct ingest {
  */
 int ingest_run(const struct ingest *job, struct ingested *ret);
 
+/*
+ * The `alone` of a stream of `size` bytes, one of several that `threads` threads take in order:
+ * true if the streams behind it, of `behind` bytes in all, keep each other thread busy for as long.
+ */
+static inline bool ingest_crowded(uint64_t size, uint64_t behind, unsigned threads)
+{
+	return threads > 1 && size <= behind / (threads - 1);
+}
+
 #endif

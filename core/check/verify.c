@@ -11,6 +11,7 @@
 
 #include "carton/opened.h"
 #include "check/check_entry.h"
+#include "base/ingest.h"
 #include "base/util.h"
 #include "fetch/version.h"
 
@@ -247,26 +248,20 @@ static int list_checks(struct verify *v, struct check_list *l)
 	return r;
 }
 
-/* Marks a check as crowded if the checks behind it are as many bytes for each other processor. */
-static void find_crowded(struct file_check *f, size_t n)
-{
-	uint64_t others = (uint64_t)MAX(sysconf(_SC_NPROCESSORS_ONLN), 2) - 1, behind = 0;
-
-	for (size_t i = n; i-- > 0; behind += f[i].part ? 0 : f[i].entry->size)
-		f[i].crowded = f[i].entry->size <= behind / others;
-}
-
 static int check_files(struct verify *v, carton_progress_fn *progress, void *ctx)
 {
 	const struct container *c = v->c->container;
 	size_t most = c->remote ? MAX_REMOTE - 1 : SIZE_MAX;
+	unsigned processors = (unsigned)MAX(sysconf(_SC_NPROCESSORS_ONLN), 2);
 	struct check_list checks = { 0 };
+	uint64_t behind = 0;
 	int r = list_checks(v, &checks);
 	struct file_check *f = checks.list;
 
 	if (c->remote && checks.n)
 		qsort(f, checks.n, sizeof(*f), compare_offsets);
-	find_crowded(f, checks.n);
+	for (size_t i = checks.n; i-- > 0; behind += f[i].part ? 0 : f[i].entry->size)
+		f[i].crowded = ingest_crowded(f[i].entry->size, behind, processors);
 	for (size_t i = 0; i < checks.n && r < 0; i++)
 		check_parts_drop(f[i].parts);
 	for (size_t i = 0; i < checks.n && r == 0; i += f[i].n) {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "archive/decode.h"
+#include "base/ingest.h"
 #include "base/util.h"
 #include "writer/content.h"
 
@@ -292,23 +293,11 @@ static int place_all(struct run *run)
 	return r;
 }
 
-/*
- * Marks an item as crowded if each other thread gets as many bytes of the items behind it: then a
- * second thread to hash it would find no free processor.
- */
-static void find_crowded(const struct run *run)
-{
-	struct pack_item *items = run->job->items;
-	uint64_t others = run->threads - 1, behind = 0;
-
-	for (size_t i = run->job->n; others && i-- > 0; behind += items[i].zip.size)
-		items[i].crowded = items[i].zip.size <= behind / others;
-}
-
 int pack_run(struct pack_job *job)
 {
-	uint64_t per_thread = encode_memory(level_of(job)) + 4 * SMALL;
+	uint64_t per_thread = encode_memory(level_of(job)) + 4 * SMALL, behind = 0;
 	struct run run = { .job = job };
+	struct pack_item *items = job->items;
 	pthread_t *threads;
 	unsigned n = 0;
 	int r = 0;
@@ -316,7 +305,8 @@ int pack_run(struct pack_job *job)
 	run.threads = (unsigned)MAX(MIN((uint64_t)job->threads, job->memory / per_thread), 1);
 	run.max_held = run.threads * 2 * SMALL;
 	run.tail = &run.head;
-	find_crowded(&run);
+	for (size_t i = job->n; i-- > 0; behind += items[i].zip.size)
+		items[i].crowded = ingest_crowded(items[i].zip.size, behind, run.threads);
 	threads = calloc(run.threads, sizeof(*threads));
 	if (!threads)
 		return -ENOMEM;
@@ -330,8 +320,8 @@ int pack_run(struct pack_job *job)
 	for (unsigned i = 0; i < n; i++)
 		pthread_join(threads[i], NULL);
 	for (size_t i = 0; i < job->n; i++) {
-		free(job->items[i].data);
-		job->items[i].data = NULL;
+		free(items[i].data);
+		items[i].data = NULL;
 	}
 	if (r == 0 && job->progress)
 		job->progress(job->progress_ctx, atomic_load(&run.done));

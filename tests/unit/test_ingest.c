@@ -455,6 +455,18 @@ static void test_unchecked(void **state)
 	assert_int_equal(bytes_read(&h->bytes, NULL, HELD, out, 1, 0, false), -EBADMSG);
 }
 
+/* One thread has no other that could be free; with more, each other needs as many bytes. */
+static void test_crowded(void **state)
+{
+	(void)state;
+	assert_false(ingest_crowded(0, UINT64_MAX, 1));
+	assert_true(ingest_crowded(100, 100, 2));
+	assert_false(ingest_crowded(101, 100, 2));
+	assert_true(ingest_crowded(100, 300, 4));
+	assert_false(ingest_crowded(100, 299, 4));
+	assert_false(ingest_crowded(1, 0, 2));
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -464,6 +476,7 @@ int main(void)
 		cmocka_unit_test(test_stops),
 		cmocka_unit_test(test_no_hash),
 		cmocka_unit_test(test_cancelled),
+		cmocka_unit_test(test_crowded),
 		cmocka_unit_test(test_push),
 		cmocka_unit_test(test_halves),
 		cmocka_unit_test_setup_teardown(test_ranges, hold, let_go),
