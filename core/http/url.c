@@ -153,6 +153,25 @@ static int target_ascii(CURLU *u, const char **ret_why)
 	return r;
 }
 
+/* Why libcurl refused `text`. Its query is not shown, so the user is told what is in there. */
+static const char *refusal(const char *text)
+{
+	static const char *const faults[][2] = {
+		{ "not a valid URL: its path has a space; write %20",
+		  "not a valid URL: its path has a control character" },
+		{ "not a valid URL: its query has a space; write %20",
+		  "not a valid URL: its query has a control character" },
+		{ "not a valid URL: its fragment has a space; write %20",
+		  "not a valid URL: its fragment has a control character" },
+	};
+	size_t at = 0, part;
+
+	while ((unsigned char)text[at] > ' ' && text[at] != 0x7f)
+		at++;
+	part = at < strcspn(text, "?#") ? 0 : at < strcspn(text, "#") ? 1 : 2;
+	return text[at] ? faults[part][text[at] != ' '] : "not a valid URL";
+}
+
 /* Makes libcurl parse `text`; CURLU_URLENCODE for redirects, which come with spaces and UTF-8. */
 static int target_read(CURLU *u, const struct http_target *base, const char *text,
 		       const char **ret_why)
@@ -183,7 +202,8 @@ static int target_read(CURLU *u, const struct http_target *base, const char *tex
 	if (code == CURLUE_OUT_OF_MEMORY)
 		return -ENOMEM;
 	*ret_why = code == CURLUE_UNSUPPORTED_SCHEME ? "only http and https are allowed" :
-						       "not a valid URL";
+		   base				     ? "not a valid URL" :
+						       refusal(text);
 	if (code == CURLUE_UNSUPPORTED_SCHEME)
 		return -EACCES;
 	return code == CURLUE_OK ? target_ascii(u, ret_why) : -EINVAL;

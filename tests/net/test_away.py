@@ -210,6 +210,13 @@ def test_misspelt_schemes(typed, meant):
     assert p.stderr.endswith(f'; did you mean {meant}://?\n' if meant else ' and oci\n'), p.stderr
 
 
+def test_url_with_a_space():
+    """The query is not shown, so the line says what is wrong with it."""
+    p = ctl('info', 'http://host/m.carton?token=secret b')
+    assert p.returncode == 1
+    assert p.stderr == 'cartonctl: http://host/m.carton: not a valid URL: its query has a space; write %20\n'
+
+
 def test_the_cache_of_another_user(tmp_path, sample_carton):
     os.chown(tmp_path, harness.NOBODY, harness.NOBODY)
     p = ctl('info', f'--cache-dir={tmp_path}', sample_carton[0], env=harness.environment())

@@ -254,6 +254,31 @@ static void test_url_fault(void **state)
 	free(url);
 }
 
+/* Nothing behind ? and # is shown, so the user is told what is wrong there. */
+static void test_url_fault_by_part(void **state)
+{
+	static const char *const cases[][2] = {
+		{ "http://h/a b?token=s", ": its path has a space; write %20" },
+		{ "http://h/a?token=s b#c d", ": its query has a space; write %20" },
+		{ "http://h/a#c d", ": its fragment has a space; write %20" },
+		{ "http://h/a?token=s#c?d e", ": its fragment has a space; write %20" },
+		{ "http://h/a\nb", ": its path has a control character" },
+		{ "http://h/a?token=s\t", ": its query has a control character" },
+		{ "http://h/a?b#\x7f", ": its fragment has a control character" },
+		{ "http://h:99999/a", "" },
+	};
+	static const char all[] = "not a valid URL";
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		const char *fault = http_url_fault(cases[i][0]);
+
+		assert_non_null(fault);
+		assert_memory_equal(fault, all, sizeof(all) - 1);
+		assert_string_equal(fault + sizeof(all) - 1, cases[i][1]);
+	}
+}
+
 static void test_url_parse(void **state)
 {
 	struct http_target a, b;
@@ -810,15 +835,25 @@ static void test_status(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_address_ipv4),	  cmocka_unit_test(test_address_embedded),
-		cmocka_unit_test(test_address_ipv6),	  cmocka_unit_test(test_host_class),
-		cmocka_unit_test(test_url_fault),	  cmocka_unit_test(test_url_parse),
-		cmocka_unit_test(test_url_redact),	  cmocka_unit_test(test_proxies),
-		cmocka_unit_test(test_header_file),	  cmocka_unit_test(test_header_good),
-		cmocka_unit_test(test_header_absent),	  cmocka_unit_test(test_header_bad),
-		cmocka_unit_test(test_header_codings),	  cmocka_unit_test(test_header_retry_after),
-		cmocka_unit_test(test_header_limits),	  cmocka_unit_test(test_status),
-		cmocka_unit_test(test_header_rate_limit), cmocka_unit_test(test_header_error_code),
+		cmocka_unit_test(test_address_ipv4),
+		cmocka_unit_test(test_address_embedded),
+		cmocka_unit_test(test_address_ipv6),
+		cmocka_unit_test(test_host_class),
+		cmocka_unit_test(test_url_fault),
+		cmocka_unit_test(test_url_fault_by_part),
+		cmocka_unit_test(test_url_parse),
+		cmocka_unit_test(test_url_redact),
+		cmocka_unit_test(test_proxies),
+		cmocka_unit_test(test_header_file),
+		cmocka_unit_test(test_header_good),
+		cmocka_unit_test(test_header_absent),
+		cmocka_unit_test(test_header_bad),
+		cmocka_unit_test(test_header_codings),
+		cmocka_unit_test(test_header_retry_after),
+		cmocka_unit_test(test_header_limits),
+		cmocka_unit_test(test_status),
+		cmocka_unit_test(test_header_rate_limit),
+		cmocka_unit_test(test_header_error_code),
 	};
 
 	carton_log_set(log_keep, NULL);
