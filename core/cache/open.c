@@ -61,20 +61,21 @@ static int make_dirs(char *path)
 }
 
 /*
- * Refuses a directory that another user could change. `shown` is for the message. `root`: the
- * directory may belong to root as well.
+ * Refuses a directory that another user could change: `name` in `dir`, or `dir` itself if `name` is
+ * "". The message names that directory. `root`: it may belong to root as well.
  */
-static int check_dir(int fd, const char *shown, const char *name, bool root)
+static int check_dir(int fd, const char *dir, const char *name, bool root)
 {
-	bool is_top = strcmp(name, ".") == 0;
-	char why[OWN_WHY];
+	char path[MAX_PATH_LEN + 1], why[OWN_WHY];
 	int r = own_check(fd, root, why);
 
-	return r < 0 ? log_error(r, shown,
-				 "cache directory%s%s %s: make it yours alone, or name another "
-				 "one with cache_dir=",
-				 is_top ? "" : " ", is_top ? "" : name, why) :
-		       0;
+	if (r == 0)
+		return 0;
+	snprintf(path, sizeof(path), "%s%s%s", dir, *name ? "/" : "", name);
+	return log_error(r, path,
+			 "this directory of the cache %s: make it yours, and writable for you "
+			 "alone (chmod go-w), or name another one with cache_dir=",
+			 why);
 }
 
 /* Opens the directory `name` beneath `parent`, made when missing. */
@@ -161,15 +162,17 @@ static int open_layout(struct cache *c)
 			{ "notes", &c->notes },
 			{ "seals", &c->seals },
 			{ "tmp", &c->tmp } };
+	char top[MAX_PATH_LEN + 1];
 	int r;
 
 	/*
 	 * the cache of root's daemon may be below a directory of root's, which the daemon cannot
 	 * change
 	 */
-	r = check_dir(c->top, c->path, ".", true);
+	snprintf(top, sizeof(top), "%.*s", (int)(strlen(c->path) - strlen("/v1")), c->path);
+	r = check_dir(c->top, top, "", true);
 	if (r == 0)
-		r = check_dir(c->v1, c->path, "v1", false);
+		r = check_dir(c->v1, c->path, "", false);
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(subdirs); i++) {
 		r = open_subdir(c->v1, subdirs[i].name, c->path, subdirs[i].ret_fd);
 		if (r == 0)
@@ -220,7 +223,7 @@ int cache_find(const char *dir, struct cache **ret_cache)
 	r = open_top(path, &c->top);
 	/* root may become another user: cache_start() checks the owner then */
 	if (r == 0 && geteuid() != 0)
-		r = check_dir(c->top, path, ".", false);
+		r = check_dir(c->top, path, "", false);
 	if (r == 0)
 		r = open_subdir(c->top, "v1", path, &c->v1);
 	if (r == 0)

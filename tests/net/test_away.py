@@ -221,7 +221,7 @@ def test_the_cache_of_another_user(tmp_path, sample_carton):
     os.chown(tmp_path, harness.NOBODY, harness.NOBODY)
     p = ctl('info', f'--cache-dir={tmp_path}', sample_carton[0], env=harness.environment())
     assert p.returncode == 1 and len(p.stderr.splitlines()) == 1, p.stderr
-    assert f'{tmp_path}/v1: cache directory belongs to uid {harness.NOBODY}' in p.stderr, p.stderr
+    assert f'{tmp_path}: this directory of the cache belongs to uid {harness.NOBODY}' in p.stderr, p.stderr
 
 
 @pytest.mark.needs_root     # sets the attribute

@@ -91,27 +91,35 @@ static void assert_refused(const char *dir, int err, const char *why)
 static void test_unsafe_dirs(void **state)
 {
 	struct env *e = *state;
-	char path[256];
+	char path[256], why[512];
 
 	assert_int_equal(mkdir(e->cache, 0700), 0);
 	chmod(e->cache, 0770);
-	assert_refused(e->cache, EPERM, "mode 0770");
+	/* the directory that has the fault is the one that is named, and not v1/ in it */
+	snprintf(why, sizeof(why), "%s: this directory of the cache has mode 0770", e->cache);
+	assert_refused(e->cache, EPERM, why);
 	chmod(e->cache, 0702);
-	assert_refused(e->cache, EPERM, "mode 0702");
+	assert_refused(e->cache, EPERM, "mode 0702, so others may write to it: make it yours, and "
+					"writable for you alone (chmod go-w)");
 	chmod(e->cache, 0755); /* readable by others is the owner's choice */
 	cache_close(open_cache(e, 0));
 
 	snprintf(path, sizeof(path), "%s/v1/objects", e->cache);
 	chmod(path, 0720);
-	assert_refused(e->cache, EPERM, "objects has mode 0720");
+	snprintf(why, sizeof(why), "%s: this directory of the cache has mode 0720", path);
+	assert_refused(e->cache, EPERM, why);
 	chmod(path, 0700);
 
 	/* Root owns /usr; for root, a directory of someone else. */
 	if (geteuid() == 0) {
 		assert_int_equal(chown(path, 4711, 0), 0);
-		assert_refused(e->cache, EPERM, "objects belongs to uid 4711");
+		snprintf(why, sizeof(why), "%s: this directory of the cache belongs to uid 4711",
+			 path);
+		assert_refused(e->cache, EPERM, why);
 		assert_int_equal(chown(e->cache, 4711, 0), 0);
-		assert_refused(e->cache, EPERM, "belongs to uid 4711");
+		snprintf(why, sizeof(why), "%s: this directory of the cache belongs to uid 4711",
+			 e->cache);
+		assert_refused(e->cache, EPERM, why);
 	} else {
 		assert_refused("/usr", EPERM, "belongs to uid 0");
 	}
