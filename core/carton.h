@@ -444,10 +444,11 @@ void carton_want(const struct carton_files *files);
 ssize_t carton_materialize(struct carton *c, const struct carton_files *files,
 			   carton_progress_fn *progress, void *ctx, int *ret_why);
 
-/* How far carton_fetch() is. Files that a local carton has itself do not count. */
+/* How far carton_fetch() is. */
 struct carton_fetched {
 	size_t files;	/* that were asked for, */
-	size_t cached;	/* of these in the cache, or in a directory of `mirrors` */
+	size_t local;	/* of these in a local carton itself, so that nothing is fetched */
+	size_t cached;	/* the others that are in the cache, or in a directory of `mirrors` */
 	uint64_t came;	/* bytes from servers, so far */
 	uint64_t size;	/* and in all; 0: not known */
 	uint64_t lacks; /* bytes of room that are missing in the cache */
@@ -466,9 +467,10 @@ typedef void carton_fetch_fn(void *ctx, const struct carton_fetched *so_far,
 
 /*
  * As carton_materialize(), but only the cache will do for what has to be fetched: all that was
- * asked for is at hand afterwards if this returns 0 and ret->cached is ret->files. -ENOSPC: there
- * is no room for all of it, and nothing was fetched; -ENOENT: there is no cache. `ret` is set in
- * any case; `progress` may be NULL. Other reads of this carton meanwhile have the cache only, too.
+ * asked for is at hand afterwards if this returns 0 and ret->local + ret->cached is ret->files.
+ * -ENOSPC: there is no room for all of it, and nothing was fetched; -ENOENT: there is no cache.
+ * `ret` is set in any case; `progress` may be NULL. Other reads of this carton meanwhile have the
+ * cache only, too.
  */
 ssize_t carton_fetch(struct carton *c, const struct carton_files *files, carton_fetch_fn *progress,
 		     void *ctx, struct carton_fetched *ret);

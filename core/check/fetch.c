@@ -25,6 +25,7 @@ struct fetching {
 	struct carton *c;
 	struct wanted *list; /* by object */
 	size_t n;
+	size_t opened;	  /* files that opening a remote carton has read, and keeps in the cache */
 	uint64_t fetched; /* by other requests before */
 	struct carton_fetched *now;
 	carton_fetch_fn *progress;
@@ -43,12 +44,20 @@ static int by_object(const void *a, const void *b)
 
 static void add(struct fetching *f, const struct node *file)
 {
+	bool remote = f->c->container->remote, here;
 	struct object *o;
 
-	if (file->kind != NODE_FILE || (file->file.entry && !f->c->container->remote))
+	if (file->kind != NODE_FILE)
 		return;
-	o = node_object(file);
-	if (o && (!object_entry(o) || f->c->container->remote))
+	f->now->files++;
+	here = file->has_body || (!remote && file->file.entry);
+	o = here ? NULL : node_object(file);
+	here = here || (!remote && o && object_entry(o));
+	if (here && remote)
+		f->opened += f->c->cache != NULL;
+	else if (here)
+		f->now->local++;
+	else if (o)
 		f->list[f->n++] = (struct wanted){ .file = file, .object = o };
 }
 
@@ -103,7 +112,8 @@ static void measure(struct fetching *f, uint64_t *ret_there, uint64_t *ret_missi
 {
 	struct carton_fetched *now = f->now;
 
-	*ret_there = *ret_missing = now->size = now->cached = 0;
+	*ret_there = *ret_missing = now->size = 0;
+	now->cached = f->opened;
 	for (size_t i = 0; i < f->n; i++) {
 		struct wanted *w = &f->list[i];
 		bool twin = is_twin(f, i), there = is_there(f->c, w->object);
@@ -187,7 +197,7 @@ static int check_room(struct fetching *f)
 	uint64_t there, missing;
 
 	measure(f, &there, &missing);
-	if (f->now->cached == f->n)
+	if (f->now->cached == f->opened + f->n)
 		return 0;
 	if (!f->c->cache)
 		return log_error(-ENOENT, NULL, "there is no cache to fetch anything into");
@@ -222,7 +232,6 @@ ssize_t carton_fetch(struct carton *c, const struct carton_files *files, carton_
 	object_store_traffic(c->store, &traffic);
 	f.fetched = traffic.fetched;
 	r = list_wanted(&f, files);
-	ret->files = f.n;
 	if (r == 0)
 		r = check_room(&f);
 	if (r == 0)

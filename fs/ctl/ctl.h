@@ -105,6 +105,9 @@ int ctl_root(struct carton *c, struct carton_node **ret);
 typedef void ctl_node_fn(void *ctx, struct carton_node *node);
 void ctl_walk(struct carton_node *top, ctl_node_fn *fn, void *ctx);
 
+/* Compares two paths, as strcmp(): a walk comes to the lesser one first. */
+int ctl_compare_paths(const struct carton_node *a, const struct carton_node *b);
+
 /* Splits NAME[@VERSION] in place. An exit status. */
 int ctl_parse_runner(char *text, struct carton_runner *ret);
 

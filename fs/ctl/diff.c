@@ -28,7 +28,8 @@ struct diff {
 	struct side a, b;
 	struct json_writer *json; /* NULL: lines for people */
 	bool all_tensors;
-	uint64_t n[SAME + 1]; /* files */
+	uint64_t n[SAME + 1]; /* files and symlinks */
+	uint64_t same_links;  /* of those that are the same: symlinks */
 	uint64_t unread;      /* files whose tensors were not compared */
 	bool tensor_data_changed;
 	bool tensors_begun; /* in JSON: of the current file */
@@ -241,19 +242,6 @@ static void add_file(void *ctx, struct carton_node *node)
 		ctl_add_file(&side->files, node);
 }
 
-/* The order in which a tree is walked: '/' before any other byte. */
-static int compare_paths(const struct carton_node *a, const struct carton_node *b)
-{
-	char x[4096], y[4096];
-	size_t i = 0;
-
-	carton_path(a, x);
-	carton_path(b, y);
-	while (x[i] && x[i] == y[i])
-		i++;
-	return (x[i] == '/' ? 1 : (unsigned char)x[i]) - (y[i] == '/' ? 1 : (unsigned char)y[i]);
-}
-
 static bool same_file(const struct carton_node *a, const struct carton_node *b)
 {
 	const char *x = carton_target(a), *y = carton_target(b);
@@ -281,6 +269,7 @@ static void compare_files(struct diff *d, struct carton_node *a, struct carton_n
 
 	if (same_file(a, b)) {
 		d->n[SAME]++;
+		d->same_links += carton_target(a) != NULL;
 		return;
 	}
 	note_change(d, a);
@@ -300,7 +289,9 @@ static void compare_all(struct diff *d)
 	const struct ctl_files *a = &d->a.files, *b = &d->b.files;
 
 	for (size_t i = 0, j = 0; i < a->n || j < b->n;) {
-		int order = i == a->n ? 1 : j == b->n ? -1 : compare_paths(a->list[i], b->list[j]);
+		int order = i == a->n ? 1 :
+			    j == b->n ? -1 :
+					ctl_compare_paths(a->list[i], b->list[j]);
 
 		if (order == 0) {
 			compare_files(d, a->list[i++], b->list[j++]);
@@ -317,13 +308,23 @@ static void compare_all(struct diff *d)
 
 /* ---- all ---- */
 
+static bool same_manifest(const struct diff *d)
+{
+	char a[65], b[65];
+
+	carton_model_hash(d->a.c, a);
+	carton_model_hash(d->b.c, b);
+	return strcmp(a, b) == 0;
+}
+
 static void put_end(const struct diff *d)
 {
-	char count[TERM_COUNT];
+	char count[2 * TERM_COUNT];
 	uint64_t all = d->n[REMOVED] + d->n[ADDED] + d->n[CHANGED];
 
 	if (all == 0) {
-		printf("the same: %s\n", term_count(d->n[SAME], "file", count));
+		printf("the same: %s\n",
+		       ctl_count(d->n[SAME] - d->same_links, d->same_links, count));
 		return;
 	}
 	if (d->unread)
@@ -346,6 +347,8 @@ static int compare(struct diff *d)
 		json_begin(d->json, "files", '[');
 	}
 	compare_all(d);
+	/* it differs wherever a file does, which is no news */
+	d->n[SAME] += same_manifest(d);
 	if (d->json)
 		json_end_line(d->json, ']');
 	/* in JSON, the tensors of tensor_data are a member of the object itself */

@@ -80,8 +80,9 @@ static void put_json(const struct carton_fetched *got, ssize_t bad, bool ok)
 	json_begin(&w, NULL, '{');
 	json_bool(&w, "ok", ok);
 	json_number(&w, "files", got->files);
+	json_number(&w, "local", got->local);
 	json_number(&w, "cached", got->cached);
-	json_number(&w, "failed", bad < 0 ? got->files - got->cached : (uint64_t)bad);
+	json_number(&w, "failed", bad < 0 ? got->files - got->local - got->cached : (uint64_t)bad);
 	json_number(&w, "fetched_bytes", got->came);
 	json_number(&w, "missing_bytes", got->lacks);
 	json_end(&w, '}');
@@ -92,12 +93,15 @@ static void put_summary(const struct carton_fetched *got, double seconds)
 {
 	char size[SIZE_TEXT], took[DURATION_TEXT], count[TERM_COUNT];
 
-	if (!got->files)
+	if (got->local == got->files) {
 		puts("nothing to fetch: all files are in the carton");
-	else
-		printf("fetched %s in %s, %zu of %s in the cache\n", format_size(got->came, size),
-		       format_duration(seconds, took), got->cached,
-		       term_count(got->files, "file", count));
+		return;
+	}
+	printf("fetched %s in %s, %zu of %s in the cache", format_size(got->came, size),
+	       format_duration(seconds, took), got->cached, term_count(got->files, "file", count));
+	if (got->local)
+		printf(", %zu in the carton", got->local);
+	putchar('\n');
 }
 
 static void put_failures(const struct carton_fetched *got, ssize_t bad)
@@ -122,7 +126,7 @@ static int fetch(struct carton *c, const struct args *a, const struct carton_fil
 	double began = progress_now();
 	struct carton_fetched got;
 	ssize_t bad = carton_fetch(c, files, show, NULL, &got);
-	bool ok = bad == 0 && got.cached == got.files;
+	bool ok = bad == 0 && got.local + got.cached == got.files;
 
 	progress_clear();
 	put_failures(&got, bad);

@@ -219,6 +219,19 @@ void ctl_walk(struct carton_node *top, ctl_node_fn *fn, void *ctx)
 		ctl_walk(child, fn, ctx);
 }
 
+/* A '/' comes before any other byte. */
+int ctl_compare_paths(const struct carton_node *a, const struct carton_node *b)
+{
+	char x[4096], y[4096];
+	size_t i = 0;
+
+	carton_path(a, x);
+	carton_path(b, y);
+	while (x[i] && x[i] == y[i])
+		i++;
+	return (x[i] == '/' ? 1 : (unsigned char)x[i]) - (y[i] == '/' ? 1 : (unsigned char)y[i]);
+}
+
 const char *ctl_shown(const char *arg)
 {
 	static char shown[512];

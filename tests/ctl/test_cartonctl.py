@@ -199,9 +199,8 @@ def test_counts_agree(mount, work):
     path, n = c.write(work / 'm.carton'), len(c.hashes())
     assert ctl('verify', path).stdout.startswith(f'ok: {n} files, ')
     assert f'files        {n} files, ' in ctl('info', path).stdout
-    for command in (('ls', path), ('tree', path), ('extract', path, work / 'out')):
+    for command in (('ls', path), ('tree', path), ('extract', path, work / 'out'), ('diff', path, work / 'out')):
         assert f'{n} files, 1 symlink' in ctl(*command).stdout, command
-    assert ctl('diff', path, work / 'out').stdout == f'the same: {n} files\n'
     with mount(path) as m:
         assert json.loads(ctl('status', '--json', m.path).stdout)[0]['files'] == n
 

@@ -422,7 +422,7 @@ def test_fetch_shows_a_bar(work, fault, cache, kind):
     os.close(master)
     assert p.wait() == 0
     shown, end, summary = shown.rpartition(b'\r\x1b[K')
-    assert end and re.fullmatch(rb'fetched \d\.0 MiB in \d+ s, \d of \d files? in the cache\r\n', summary), summary
+    assert end and re.fullmatch(rb'fetched \d\.0 MiB in \d+ s, \d of \d files in the cache(, \d in the carton)?\r\n', summary), summary
     if kind == 'chunked':
         assert b'%' not in shown and re.search(rb'fetch \d+\.\d [KMG]iB  \d+\.\d [KMG]iB/s', shown), shown
     else:
@@ -438,6 +438,20 @@ def test_fetch_remote(nginx, mount, cache):
         nginx.clear()
         as_expected(m, c)
         assert nginx.requests() == []
+
+
+def test_fetch_counts_all_files(nginx, fault, cache, work):
+    """As cartonctl verify: MANIFEST is one of them, and a symlink is none; and so are those that are here."""
+    sample('stored').write(nginx.root / 'n.carton')
+    n = json.loads(ctl('verify', '--json', nginx.url('n.carton')).stdout)['files']
+    assert fetch(nginx.url('n.carton'), cache.flag).stdout.endswith(f', {n} of {n} files in the cache\n')
+    said = json.loads(fetch(nginx.url('n.carton'), '--json', cache.flag).stdout)
+    assert (said['ok'], said['files'], said['local'], said['cached'], said['failed']) == (True, n, 0, n, 0)
+    carton_of(work, x=(fault_bytes(N), fault.url('x', size=N)))
+    n = json.loads(ctl('verify', '--json', '--private-links', work / 'm.carton').stdout)['files']
+    assert fetch(work / 'm.carton', cache.flag).stdout.endswith(f', 1 of {n} files in the cache, {n - 1} in the carton\n')
+    said = json.loads(fetch(work / 'm.carton', '--json', cache.flag).stdout)
+    assert (said['ok'], said['files'], said['local'], said['cached'], said['failed']) == (True, n, n - 1, 1, 0)
 
 
 # ---- cartonctl cache ----

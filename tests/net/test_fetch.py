@@ -135,7 +135,7 @@ def test_wrong_entry_after_an_interruption(fault, cache):
     noted, _ = interrupted(url, cache)
     fault.clear()
     p = ctl('fetch', cache.flag, url)
-    assert p.returncode == 1 and lines_of(p.stderr, 'sha256 mismatch') and '1 of 2 files in the cache' in p.stdout
+    assert p.returncode == 1 and lines_of(p.stderr, 'sha256 mismatch') and '2 of 3 files in the cache' in p.stdout
     assert 2 * SIZE - noted <= sent(fault) < 2 * SIZE - noted + MIB
     assert not set(cache.objects()) & {'1' * 64, digest(DATA)} and cache.partials() == {}
 
@@ -214,19 +214,19 @@ def test_no_room(fault, cache, method):
     url = fault.url('room.carton', file='room.carton')
     p = ctl('fetch', cache.flag, '--cache-size=10M', url)
     assert p.returncode == 1 and 5.9 < no_room(p) < 6.1, p.stderr
-    # carton.toml was read to open it
-    assert p.stdout.endswith(', 1 of 5 files in the cache\n') and p.stdout.startswith('fetched 0 B ')
+    # carton.toml and MANIFEST were read to open it
+    assert p.stdout.endswith(', 2 of 6 files in the cache\n') and p.stdout.startswith('fetched 0 B ')
     assert sum(r['sent'] for r in fault.requests('room.carton')) < MIB > cache.used()
     p = ctl('fetch', cache.flag, '--cache-size=10M', url, 'model/1', 'model/2')
     assert p.returncode == 0 and p.stderr == '' and p.stdout.endswith(', 2 of 2 files in the cache\n')
     p = ctl('fetch', cache.flag, '--cache-size=10M', '--json', url)
     assert p.returncode == 1 and no_room(p) > 5.9
     said = json.loads(p.stdout)
-    assert (said['ok'], said['files'], said['cached'], said['failed'], said['fetched_bytes']) == (False, 5, 3, 2, 0)
+    assert (said['ok'], said['files'], said['cached'], said['failed'], said['fetched_bytes']) == (False, 6, 4, 2, 0)
     assert 5.9 * MIB < said['missing_bytes'] < 6.1 * MIB
     p = ctl('fetch', cache.flag, '--cache-size=17M', '--json', url)
     said = json.loads(p.stdout)
-    assert p.returncode == 0 and said['ok'] and said['cached'] == 5 and said['missing_bytes'] == 0
+    assert p.returncode == 0 and said['ok'] and said['cached'] == 6 and said['missing_bytes'] == 0
     assert 8 * MIB < said['fetched_bytes'] < 9 * MIB
 
 
@@ -236,14 +236,14 @@ def test_no_room_for_what_a_server_sends(work, fault, cache, kind):
     data = fault_bytes(12 * MIB)
     LinkedCarton().link('model/x', data, fault.url('x', size=12 * MIB, **kind)).write(work / 'm.carton')
     p = ctl('fetch', cache.flag, '--private-links', '--cache-size=4M', work / 'm.carton')
-    assert p.returncode == 1 and p.stdout.endswith(', 0 of 1 file in the cache\n'), p.stdout
+    assert p.returncode == 1 and p.stdout.endswith(', 0 of 3 files in the cache, 2 in the carton\n'), p.stdout
     line, = lines_of(p.stderr, 'there is no room for it in the cache')
     assert 'the option cache_size allows more' in line
     if not kind:
         assert 8 * MIB <= int(re.search(r': (\d+) bytes are missing;', line)[1]) < 8.1 * MIB
     assert len([r for r in fault.requests('x') if r['method'] == 'GET']) == 1
     p = ctl('fetch', cache.flag, '--private-links', '--cache-size=16M', work / 'm.carton')
-    assert p.returncode == 0 and re.fullmatch(r'fetched 12\.0 MiB in .* s, 1 of 1 file in the cache\n', p.stdout)
+    assert p.returncode == 0 and re.fullmatch(r'fetched 12\.0 MiB in .* s, 1 of 3 files in the cache, 2 in the carton\n', p.stdout)
 
 
 def test_what_displaces_another(work, fault, cache):
@@ -254,7 +254,7 @@ def test_what_displaces_another(work, fault, cache):
     c.write(work / 'm.carton')
     p = ctl('fetch', cache.flag, '--private-links', '--cache-size=10M', work / 'm.carton')
     there = sum(digest(fault_bytes(4 * MIB, i)) in cache.objects() for i in range(4))
-    assert there < 4 and p.returncode == 1 and p.stdout.endswith(f', {there} of 4 files in the cache\n'), p
+    assert there < 4 and p.returncode == 1 and p.stdout.endswith(f', {there} of 6 files in the cache, 2 in the carton\n'), p
 
 
 def test_without_a_cache(fault):
@@ -281,7 +281,7 @@ def test_bar_counts_bytes_of_the_network(fault, cache):
         os.path.join(fault.root, 'b.carton'))
     url = fault.url('b.carton', file='b.carton', rate=3 * MIB)
     *drawn, last = frames(terminal(80, 'fetch', '--connections=1', cache.flag, url))
-    assert re.fullmatch(r'fetched 8\.0 MiB in \d+ s, 2 of 2 files in the cache', last[0]), last
+    assert re.fullmatch(r'fetched 8\.0 MiB in \d+ s, 3 of 3 files in the cache', last[0]), last
     seen = []
     for frame in drawn:
         assert all(width(line) < 80 for line in frame) and len(frame) == 1
@@ -298,7 +298,7 @@ def test_large_files_have_a_line_each(fault, cache):
     c.write(os.path.join(fault.root, 'l.carton'))
     url = fault.url('l.carton', file='l.carton', rate=3 * MIB)
     *drawn, last = frames(terminal(80, 'fetch', '--connections=1', cache.flag, url))
-    assert last[0].endswith('4 of 4 files in the cache')
+    assert last[0].endswith('5 of 5 files in the cache')
     several = [f for f in drawn if len(f) == 3]
     assert len(several) > 3
     for frame in several:
@@ -382,7 +382,7 @@ def test_bar_of_what_servers_say(work, fault, cache):
     p.wait()
     rest = (2 * size - sum(cache.partials().values())) / MIB
     *drawn, last = frames(terminal(80, *args))
-    assert last[0].endswith('2 of 2 files in the cache')
+    assert last[0].endswith('2 of 4 files in the cache, 2 in the carton')
     totals = {float(t) for t in re.findall(r'MiB/([\d.]+) MiB ', ' '.join(line for f in drawn for line in f))}
     assert len(totals) == 1 and abs(totals.pop() - rest) < 0.2
     assert any(len(f) == 3 and all('%' in line for line in f) for f in drawn)
