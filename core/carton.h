@@ -746,7 +746,10 @@ int carton_init(const char *directory, const struct carton_options *options,
 
 /* ---- the cache, without a carton ---- */
 
-/* Where it is (NULL: $XDG_CACHE_HOME/cartonfs) and how large it may be (0: a tenth of its disk). */
+/*
+ * Where it is (NULL: $XDG_CACHE_HOME/cartonfs) and how large it may be (0: a tenth of its disk).
+ * The functions below make no cache: where there is none, they return -ENOENT.
+ */
 struct carton_cache_options {
 	const char *dir;
 	uint64_t size;

@@ -65,12 +65,13 @@ int cache_open(const char *dir, uint64_t size_limit, struct cache **ret_cache);
 
 /*
  * The same in two steps. The first finds the directory and opens it and its v1/, each made when
- * missing; then the process may change to the user that owns v1/ by now, and give up the right to
+ * missing; without `make`, it makes nothing, and returns -ENOENT (not logged) where there is no
+ * cache. Then the process may change to the user that owns v1/ by now, and give up the right to
  * open anything above it. The second checks who owns both directories, and does all the rest: no
  * file there is read before. As root, `dir` may also be below directories that this user cannot
  * search.
  */
-int cache_find(const char *dir, struct cache **ret_cache);
+int cache_find(const char *dir, bool make, struct cache **ret_cache);
 int cache_start(struct cache *cache, uint64_t size_limit);
 
 /*

@@ -197,14 +197,24 @@ static int set_limit(struct cache *c, uint64_t size_limit)
 	if (size_limit)
 		return 0;
 	if (fstatvfs(c->objects, &vfs) < 0)
-		return -errno;
+		return log_error(-errno, c->path, "cannot examine the cache's file system: %s",
+				 strerror(errno));
 	if (__builtin_mul_overflow((uint64_t)vfs.f_blocks, vfs.f_frsize, &c->limit))
 		c->limit = UINT64_MAX;
 	c->limit /= DEFAULT_SHARE;
 	return 0;
 }
 
-int cache_find(const char *dir, struct cache **ret_cache)
+/* Is there a cache in `dir`? v1/ alone does not say so: others use that name, too. */
+static bool is_cache(const char *dir)
+{
+	char path[MAX_PATH_LEN + 1];
+
+	return (size_t)snprintf(path, sizeof(path), "%s/v1/objects", dir) >= sizeof(path) ||
+	       faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT;
+}
+
+int cache_find(const char *dir, bool make, struct cache **ret_cache)
 {
 	char *path = dir ? strdup(dir) : default_dir(), *found = NULL;
 	struct cache *c;
@@ -213,9 +223,11 @@ int cache_find(const char *dir, struct cache **ret_cache)
 	if (!path)
 		return dir ? -ENOMEM : -errno;
 	c = calloc(1, sizeof(*c));
-	if (!c) {
+	r = !c ? -ENOMEM : make || is_cache(path) ? 0 : -ENOENT;
+	if (r < 0) {
+		free(c);
 		free(path);
-		return -ENOMEM;
+		return r;
 	}
 	c->objects = c->partial = c->notes = c->seals = c->tmp = -1;
 	c->top = c->v1 = -1;
@@ -259,7 +271,7 @@ int cache_start(struct cache *c, uint64_t size_limit)
 int cache_open(const char *dir, uint64_t size_limit, struct cache **ret_cache)
 {
 	struct cache *c;
-	int r = cache_find(dir, &c);
+	int r = cache_find(dir, true, &c);
 
 	if (r < 0)
 		return r;

@@ -12,10 +12,16 @@ static int open_cache(const struct carton_cache_options *options, struct cache *
 {
 	struct carton_paths paths = { 0 };
 	struct cache *cache;
-	int r = cache_find(options->dir, &cache);
+	int r = cache_find(options->dir, false, &cache);
 
+	if (r == -ENOENT)
+		return log_error(r, options->dir, "there is no cache here%s",
+				 options->dir ? "" :
+						": neither in $XDG_CACHE_HOME/cartonfs nor in "
+						"~/.cache/cartonfs");
+	/* any other failure was logged */
 	if (r < 0)
-		return log_error(r, options->dir, "cannot open the cache: %s", strerror(-r));
+		return r;
 	paths.cache = cache_directory(cache);
 	r = options->confine ? options->confine(NULL, &paths) : 0;
 	if (r < 0) {
@@ -23,8 +29,6 @@ static int open_cache(const struct carton_cache_options *options, struct cache *
 		return r;
 	}
 	r = cache_start(cache, options->size);
-	if (r < 0)
-		log_error(r, options->dir, "cannot open the cache: %s", strerror(-r));
 	if (r < 0)
 		cache_close(cache);
 	else

@@ -23,7 +23,7 @@ static const struct source_kind *const kinds[] = { &hub_kind, &bare_kind, &url_k
 static int open_cache(struct carton *c, const struct carton_options *options, bool start)
 {
 	int r = start ? cache_start(c->cache, options->cache_size) :
-			cache_find(options->cache_dir, &c->cache);
+			cache_find(options->cache_dir, true, &c->cache);
 
 	if (r < 0) {
 		cache_close(c->cache);

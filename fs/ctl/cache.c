@@ -204,8 +204,6 @@ static int run_path(const char *word, const struct carton_cache_options *options
 	if (r == -EINVAL)
 		return ctl_usage("cache path: expected 64 hexadecimal digits: %s", ctl_shown(word)),
 		       -EBADMSG;
-	if (r == -ENOENT)
-		return text_line(stderr, "cartonctl: not in the cache: %s", word), -EBADMSG;
 	if (r == 0)
 		puts(path);
 	return r;
@@ -260,7 +258,9 @@ int ctl_cache(char **words, int n, const struct args *a)
 		return EXIT_USAGE;
 	carton_log_set(ctl_on_log, &log);
 	r = action->run(n > 1 ? words[1] : NULL, &options, a->values.json);
-	if (r < 0 && r != -EBADMSG)
-		text_line(stderr, "cartonctl: cache %s: %s", action->name, strerror(-r));
+	/* why the cache cannot be opened was logged */
+	if (r < 0 && r != -EBADMSG && !log.problems)
+		text_line(stderr, "cartonctl: cache %s: %s", action->name,
+			  r == -ENOENT ? "not in the cache" : strerror(-r));
 	return ctl_flush(r < 0 ? EXIT_BAD : EXIT_GOOD);
 }

@@ -186,7 +186,7 @@ def test_cache(disk, mount_fg, nginx, point, work, kind, when):
             c.add(path, data, level=1)
     source = c.write(work / 'm.carton')
     want['MANIFEST'] = c.manifest_bytes()
-    assert ctl('cache', 'gc', cache.flag).returncode == 0
+    assert ctl('hash', cache.flag, source).returncode == 0
     if when == 'before':
         disk.set(kind)
         if kind == 'dead':

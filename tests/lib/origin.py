@@ -375,7 +375,7 @@ class Cache:
 
     def check(self):
         """Checks all objects, here and with `cartonctl cache verify`."""
-        if not self.path.exists():
+        if not (self.path / 'v1/objects').exists():
             return
         assert self.wrong() == []
         p = harness.ctl('cache', 'verify', self.flag, uid=self.uid)

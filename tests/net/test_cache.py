@@ -460,8 +460,6 @@ def test_fetch_counts_all_files(nginx, fault, cache, work):
 def test_cache_commands(work, fault, cache):
     files = {n: (fault_bytes(N, i), fault.url(n, size=N, seed=i)) for i, n in enumerate('abc')}
     c = carton_of(work, **files)
-    assert cache.list() == {}
-    assert json.loads(ctl('cache', 'list', '--json', cache.flag).stdout) == []
     assert ctl('cache', 'gc', '--json', cache.flag).returncode == 1
     assert fetch(work / 'm.carton', cache.flag).returncode == 0
     hashes = {n: c.hashes()[f'model/{n}'] for n in 'abc'}
@@ -482,8 +480,29 @@ def test_cache_commands(work, fault, cache):
     p = ctl('cache', 'gc', str(N + 50000), cache.flag)
     assert p.returncode == 0 and set(cache.list()) == {hashes['c']}, 'what was used last stays'
     assert ctl('cache', 'gc', '0', cache.flag).returncode == 0 and cache.list() == {}
+    assert json.loads(ctl('cache', 'list', '--json', cache.flag).stdout) == []
     for words in (['cache'], ['cache', 'bogus'], ['cache', 'gc', '-1'], ['cache', 'list', 'x']):
         assert ctl(*words, cache.flag).returncode == 1
+
+
+@pytest.mark.parametrize('words', [('list',), ('list', '--json'), ('gc',), ('gc', '0'), ('verify',), ('export',),
+                                   ('path', '0' * 64)], ids=' '.join)
+def test_no_cache(work, words):
+    """One line says so, and the directory is not made."""
+    (work / 'other/v1').mkdir(parents=True)
+    for name in ('typo', 'other'):
+        p = ctl('cache', *words, f'--cache-dir={work / name}')
+        assert (p.returncode, p.stdout) == (1, ''), p
+        assert p.stderr == f'cartonctl: {work / name}: there is no cache here\n'
+    assert not (work / 'typo').exists() and list((work / 'other').rglob('*')) == [work / 'other/v1']
+
+
+def test_no_cache_in_the_home(work):
+    p = ctl('cache', 'list', env=dict(XDG_CACHE_HOME=str(work)))
+    assert (p.returncode, p.stdout) == (1, '')
+    assert p.stderr == ('cartonctl: there is no cache here: neither in $XDG_CACHE_HOME/cartonfs nor in '
+                        '~/.cache/cartonfs\n')
+    assert list(work.iterdir()) == []
 
 
 def test_gc_leaves_what_is_open(work, mount, fault, cache):

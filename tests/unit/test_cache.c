@@ -55,6 +55,29 @@ static void test_layout(void **state)
 	cache_close(c);
 }
 
+/* Who only looks makes nothing: neither in a directory that is missing, nor in one of others. */
+static void test_find_without_making(void **state)
+{
+	struct env *e = *state;
+	struct cache *c;
+	char path[512];
+
+	snprintf(path, sizeof(path), "%s/typo", e->dir);
+	assert_int_equal(cache_find(path, false, &c), -ENOENT);
+	assert_int_equal(access(path, F_OK), -1);
+	assert_int_equal(mkdir(path, 0700), 0);
+	snprintf(path, sizeof(path), "%s/typo/v1", e->dir);
+	assert_int_equal(mkdir(path, 0700), 0);
+	snprintf(path, sizeof(path), "%s/typo", e->dir);
+	assert_int_equal(cache_find(path, false, &c), -ENOENT);
+	snprintf(path, sizeof(path), "%s/typo/v1", e->dir);
+	assert_int_equal(rmdir(path), 0); /* nothing is in it */
+	cache_close(open_cache(e, 0));
+	assert_int_equal(cache_find(e->cache, false, &c), 0);
+	assert_int_equal(cache_start(c, 0), 0);
+	cache_close(c);
+}
+
 static void test_default_dir(void **state)
 {
 	struct env *e = *state;
@@ -99,8 +122,9 @@ static void test_unsafe_dirs(void **state)
 	snprintf(why, sizeof(why), "%s: this directory of the cache has mode 0770", e->cache);
 	assert_refused(e->cache, EPERM, why);
 	chmod(e->cache, 0702);
-	assert_refused(e->cache, EPERM, "mode 0702, so others may write to it: make it yours, and "
-					"writable for you alone (chmod go-w)");
+	assert_refused(e->cache, EPERM,
+		       "mode 0702, so others may write to it: make it yours, and "
+		       "writable for you alone (chmod go-w)");
 	chmod(e->cache, 0755); /* readable by others is the owner's choice */
 	cache_close(open_cache(e, 0));
 
@@ -613,6 +637,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(test_layout),
 		TEST(test_default_dir),
+		TEST(test_find_without_making),
 		TEST(test_unsafe_dirs),
 		TEST(test_no_symlink_inside),
 		TEST(test_publish_and_lookup),
