@@ -89,7 +89,7 @@ Q := @
 say = @printf '  %-5s %s\n'
 endif
 
-.PHONY: all tests fuzzers demo demo-remote check asan tsan valgrind check-runners check-hub check-sign slow soak fleet image fuzz differential lint format man bench bench-readme bench-deps install uninstall dist deb rpm deps test-deps demo-remote-deps deb-deps rpm-deps chroot chroot-deb vm clean help FORCE
+.PHONY: all tests have-cmocka fuzzers demo demo-remote check asan tsan valgrind check-runners check-hub check-sign slow soak fleet image fuzz differential lint format man bench bench-readme bench-deps install uninstall dist deb rpm deps test-deps demo-remote-deps deb-deps rpm-deps chroot chroot-deb vm clean help FORCE
 .DELETE_ON_ERROR:
 
 all: $(BUILD)/cartonfs $(BUILD)/cartonctl $(SO)
@@ -195,7 +195,12 @@ $(BUILD)/tests/tools/relay: TEST_LIBS =
 $(BUILD)/tests/unit/test_decode_zlib: TEST_LIBS += $(shell pkg-config --libs zlib)
 $(BUILD)/tests/tools/faulty-disk: TEST_LIBS = $(shell pkg-config --libs fuse3)
 
-tests: all $(UNIT) $(TOOLS)
+# Says it before anything is compiled: else each unit test would complain.
+have-cmocka:
+	@:$(if $(shell pkg-config --exists cmocka 2>/dev/null && echo yes),,$(error cmocka is not installed: run make test-deps))
+$(UNIT:%=%.o): | have-cmocka
+
+tests: have-cmocka all $(UNIT) $(TOOLS)
 	$(Q)rm -f $(filter-out $(UNIT) %.d %.o,$(wildcard $(BUILD)/tests/unit/test_*)) # whose source is gone
 
 check: test-deps

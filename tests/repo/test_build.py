@@ -344,6 +344,20 @@ def test_build_is_quiet_unless_asked(tree):
     assert ' -O0 ' in out and ' -c -o b/core/base/log.o core/base/log.c' in out
 
 
+@pytest.mark.parametrize('target', ['tests', '{b}/tests/unit/test_toml'])
+def test_tests_without_cmocka(work, target):
+    """One line says what to run, before anything is compiled."""
+    fake = work / 'bin/pkg-config'
+    fake.parent.mkdir()
+    fake.write_text(f'#!/bin/sh\ncase "$*" in *cmocka*) echo "No package" >&2; exit 1;; esac\n'
+                    f'exec {shutil.which("pkg-config")} "$@"\n')
+    fake.chmod(0o755)
+    p = run('make', '--no-print-directory', f'BUILD={work}/b', target.format(b=f'{work}/b'), cwd=ROOT,
+            env={'PATH': f'{fake.parent}:{os.environ["PATH"]}'})
+    assert p.returncode == 2 and ' CC ' not in p.stdout, p.stdout
+    assert re.fullmatch(r'Makefile:\d+: \*\*\* cmocka is not installed: run make test-deps\.  Stop\.\n', p.stderr)
+
+
 def test_help_names_every_target():
     out = make('help')
     for target in ('demo', 'check', 'asan', 'tsan', 'fuzz', 'lint', 'format', 'man', 'install',
