@@ -669,6 +669,24 @@ def test_header_file(nginx, fault, mount, cache, work, point):
     refused(nginx.url('secret/secret.carton'), point, says='401; it wants a login: .*header_file, or in ~/.netrc')
 
 
+LOGIN = r'\(option header_file, or ~/\.netrc\)'
+
+
+@pytest.mark.parametrize('status, advice', [
+    (400, ''), (401, '; it wants a login: give it with the option header_file, or in ~/\\.netrc'),
+    (403, f'; it wants a login that may read this {LOGIN}, or the URL has expired'),
+    (404, f'; the URL is wrong, or needs a login {LOGIN}'), (410, f'; the URL is wrong, or needs a login {LOGIN}'),
+    (451, '')])
+def test_advice_of_a_status(fault, work, point, cache, status, advice):
+    """Of the URL that the user typed. Those in LINKS get no login, so none is advised."""
+    url = fault.url('advice', status=status, size=5)
+    says = f'{re.escape(url)}: not mounted: the server answers with status {status}{advice}$'
+    refused(url, point, *cache.options, says=says)
+    path = LinkedCarton().link('model/x', b'linked', url).write(work / 'm.carton')
+    p = ctl('verify', '--private-links', cache.flag, path)
+    assert p.returncode and lines_of(p.stderr + p.stdout, 'cannot be fetched from there') and 'login' not in p.stderr + p.stdout
+
+
 def test_netrc(nginx, fault, mount, work, cache, point):
     """~/.netrc for the host of the URL; LINKS on the same host but another port get nothing."""
     data = rng_bytes(1000)
