@@ -761,6 +761,12 @@ struct carton_cache_object {
 	uint64_t size;
 	int64_t used; /* when it was last used, seconds since 1970 */
 	bool seal;    /* not an object, but the seal of one */
+	/*
+	 * Which file it was in which source (carton_source_label()) when it came; NULL: not known.
+	 * A path of "": a whole carton, or what opening it read. Unverified, and good during the
+	 * call only.
+	 */
+	const char *path, *source;
 };
 
 /* Calls `fn` for each object and each seal, until it returns another value than 0. */

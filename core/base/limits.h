@@ -103,9 +103,11 @@
 #define MAX_TRITON_JSON (64 * MIB)
 #define MAX_TRITON_BODY (2 * GIB - 1)
 
-/* Cache: the ETag and URL stored with a partial download; and which objects have seals. */
+/* Cache: the ETag and URL of a partial download; the names of objects; which ones have seals. */
 #define MAX_CACHE_VALIDATOR 16384
-#define MIN_SEALED (1 * MIB) /* hashed in as much time as a seal costs */
+#define MAX_CACHE_NAME 255	  /* bytes of a path, and of a source */
+#define MAX_CACHE_NAMES (4 * MIB) /* of a file of names, of which there are two */
+#define MIN_SEALED (1 * MIB)	  /* hashed in as much time as a seal costs */
 #define MAX_SEALED (1ULL << 41)
 
 /* A repository of a hub: its files, what is listed of them, and those that have no sha256. */

@@ -112,6 +112,7 @@ int cache_path(struct cache *c, const uint8_t sha256[32], char *ret_path, size_t
 struct list_ctx {
 	cache_list_fn *fn;
 	void *ctx;
+	struct cache_names *names;
 	bool seals;
 };
 
@@ -125,16 +126,22 @@ static int list_one(void *ctx, const uint8_t sha256[32], const struct stat *st)
 	if (!list->seals && cache_is_damaged(st->st_mode))
 		return 0;
 	memcpy(object.sha256, sha256, 32);
+	cache_names_find(list->names, &object);
 	return list->fn(list->ctx, &object);
 }
 
 int cache_list(struct cache *c, cache_list_fn *fn, void *ctx)
 {
-	struct list_ctx list = { fn, ctx, false };
-	int r = cache_each(c, list_one, &list);
+	struct list_ctx list = { .fn = fn, .ctx = ctx };
+	int r = cache_names_read(c, &list.names);
 
+	if (r == 0)
+		r = cache_each(c, list_one, &list);
 	list.seals = true;
-	return r ? r : cache_each_in(c->seals, list_one, &list);
+	if (r == 0)
+		r = cache_each_in(c->seals, list_one, &list);
+	cache_names_free(list.names);
+	return r;
 }
 
 /* ---- notes ---- */

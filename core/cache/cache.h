@@ -10,6 +10,7 @@
  *	DIR/v1/partials/<hex>		bytes of an object that is being filled, or was
  *	DIR/v1/partials/<hex>.v		how many of them count, and of which version
  *	DIR/v1/notes/<hex>		small texts
+ *	DIR/v1/names, names.old		which files objects are, for people
  *	DIR/v1/seals/<hex>		tags of an object, wherever its bytes are
  *	DIR/v1/seals/secret		the key of all seals, mode 0600
  *	DIR/v1/tmp/			names that live for microseconds, and unnamed files
@@ -307,11 +308,22 @@ int cache_seal_check(struct cache *cache, const uint8_t sha256[32]);
 /* Removes a seal: the bytes that were read did not match it. */
 void cache_seal_drop(struct cache *cache, const uint8_t sha256[32]);
 
+/* ---- what is there ---- */
+
+/*
+ * Notes which file of which source an object is, for people; a path of "": no single file of it.
+ * Both are cut at the front if longer than MAX_CACHE_NAME, and lose their control characters. Those
+ * noted long ago are forgotten. Best effort. NULL-safe.
+ */
+void cache_name_put(struct cache *cache, const uint8_t sha256[32], const char *path,
+		    const char *source);
+
 struct cache_object {
 	uint8_t sha256[32];
 	uint64_t size; /* bytes of the object, or of the seal's file */
 	int64_t used;  /* last use, seconds since the epoch */
 	bool seal;
+	const char *path, *source; /* as cache_name_put() got them; NULL: not known */
 };
 
 /* `object` is good during the call only. Other calls on the cache are fine; not 0 ends the list. */

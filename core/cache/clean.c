@@ -113,14 +113,16 @@ static size_t clean_dir(int fd, const char *where, const char *bucket, enum name
 
 size_t cache_clean(struct cache *c)
 {
+	static const char *const files[] = { LOCK_FILE, NAMES_FILE, NAMES_OLD_FILE };
 	struct dirent *de;
 	uint8_t bucket;
 	size_t n = 0;
 	DIR *dir;
 
 	n += clean_dir(c->partial, "partials", "", NAMES_SIDECAR);
-	if (!is_kind(c->v1, LOCK_FILE, S_IFREG))
-		n += remove_foreign(c->v1, LOCK_FILE, "v1");
+	for (size_t i = 0; i < ARRAY_SIZE(files); i++)
+		if (!is_kind(c->v1, files[i], S_IFREG))
+			n += remove_foreign(c->v1, files[i], "v1");
 	n += clean_dir(c->notes, "notes", "", NAMES_HEX);
 	n += clean_dir(c->seals, "seals", "", NAMES_SEAL);
 	n += clean_dir(c->tmp, "tmp", "", NAMES_ANY);

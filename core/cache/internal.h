@@ -10,6 +10,7 @@
  *	gc		space: counting it, removing files that nobody uses
  *	sidecar		how many bytes of a partial count
  *	fill		the object that is being filled
+ *	names		what objects are called, for people
  *	cache		published objects; small texts
  *	seal		tags of objects
  *	open		the directories
@@ -33,7 +34,9 @@
 #define OBJECT_NAME_SIZE 68  /* "ab/<hex>" */
 #define SIDECAR_NAME_SIZE 67 /* "<hex>.v" */
 #define SIDECAR_SUFFIX ".v"
-#define LOCK_FILE "lock" /* in v1/ */
+#define LOCK_FILE "lock" /* in v1/, as the next two */
+#define NAMES_FILE "names"
+#define NAMES_OLD_FILE "names.old"
 
 #define OPEN_FLAGS (O_CLOEXEC | O_NOFOLLOW)
 
@@ -164,6 +167,14 @@ int cache_evict(struct cache *c, uint64_t bytes);
  * once in an incident, and what helps.
  */
 void cache_log_full(struct cache *c, const char *subject, uint64_t bytes);
+
+/* All names that cache_name_put() has noted. 0 or -ENOMEM. */
+struct cache_names;
+int cache_names_read(struct cache *c, struct cache_names **ret);
+void cache_names_free(struct cache_names *names); /* NULL-safe */
+
+/* Sets the path and the source of object->sha256, which live as long as `names`; or NULL. */
+void cache_names_find(const struct cache_names *names, struct cache_object *object);
 
 /* What the sidecar of a partial says. */
 struct sidecar {

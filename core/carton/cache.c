@@ -46,7 +46,9 @@ static int list_one(void *ctx, const struct cache_object *object)
 	const struct listing *l = ctx;
 	struct carton_cache_object shown = { .size = object->size,
 					     .used = object->used,
-					     .seal = object->seal };
+					     .seal = object->seal,
+					     .path = object->path,
+					     .source = object->source };
 
 	hex_encode(object->sha256, SHA256_SIZE, shown.sha256);
 	return l->fn(l->ctx, &shown);

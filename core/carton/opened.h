@@ -52,6 +52,7 @@ struct carton {
 	size_t faults;		      /* found while opening (keep_going only) */
 	struct source *remote_source; /* of a remote carton (remote_source.h); or NULL */
 	char *commit;		      /* of a repository; NULL: there is none */
+	char *label;		      /* the source, as it may be shown */
 	struct carton_signature signature;
 	bool verify;
 	bool bare; /* a file in place of a carton: no carton.toml, and MANIFEST is not shown */

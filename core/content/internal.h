@@ -216,6 +216,9 @@ void seal_keep(const struct object *o, uint64_t size, uint8_t (*tags)[TAG_SIZE])
 /* Bytes did not fit their tags: the next open hashes all of them. */
 void seal_drop(const struct object *o);
 
+/* Notes in the cache which file of the source an object is, which the cache has from now on. */
+void name_keep(const struct object *o);
+
 /*
  * The seal of those chunks that were verified, under the hashes of the object and of the index, as
  * only the latter says that they are right. The first takes for verified what an earlier mount has

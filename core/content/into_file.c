@@ -113,11 +113,14 @@ static void find_or_fill(struct fill *f);
 /* The file has all bytes, and they are right (0, with their size and tags); or why not. */
 static void filled(struct fill *f, int result, struct ingested *in)
 {
+	bool cached = file_is_cached(f->file.dest);
 	struct source *source;
 	uint64_t reached = 0;
 
 	if (result == 0) {
 		result = file_commit(f->file.dest, NULL, in->size, &source);
+		if (result == 0 && cached)
+			name_keep(f->object);
 		if (result == 0)
 			keep_source(f, source, in);
 		else

@@ -185,6 +185,16 @@ void object_give_memory(struct object_store *s, uint64_t size)
 	pthread_mutex_unlock(&s->lock);
 }
 
+/* ---- names ---- */
+
+void name_keep(const struct object *o)
+{
+	const struct object_options *options = &o->store->options;
+
+	if (options->label)
+		cache_name_put(options->cache, o->sha256, o->name, options->label);
+}
+
 /* ---- seals ---- */
 
 bool seal_tags(const struct fill *f, uint64_t size, uint8_t (**ret_tags)[TAG_SIZE])
@@ -216,8 +226,9 @@ bool seal_of_cached(struct fill *f)
 void seal_keep(const struct object *o, uint64_t size, uint8_t (*tags)[TAG_SIZE])
 {
 	/* what has no tags is in memory, and what has no by_seal() has no sha256 */
-	if (o->store->options.seals && o->ops->by_seal && tags)
-		cache_seal_put(o->store->options.cache, o->sha256, size, tags);
+	if (o->store->options.seals && o->ops->by_seal && tags &&
+	    cache_seal_put(o->store->options.cache, o->sha256, size, tags) == 0)
+		name_keep(o);
 }
 
 /*

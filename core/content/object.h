@@ -72,6 +72,7 @@ struct object_options {
 	void (*damaged)(void *ctx, const struct object *o);
 	struct budget *budget; /* likewise; for copies in memory; NULL: none */
 	const char *pin;       /* what says the hashes, for the log; NULL: MANIFEST */
+	const char *label;     /* the source, as it may be shown; outlives the store; NULL: none */
 	bool verify;	       /* false: nothing is hashed, nothing checked (-o verify=off) */
 	enum {
 		SEALS_OFF,

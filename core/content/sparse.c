@@ -346,6 +346,7 @@ static void publish(void *ctx)
 	const struct sparse *p = ctx;
 
 	file_publish(p->dest, sparse_object(p)->sha256);
+	name_keep(sparse_object(p));
 }
 
 static void sparse_free(void *ctx)

@@ -202,7 +202,7 @@ void snapshot_save(const struct snapshot *s, struct cache *cache, const char *ur
 {
 	uint8_t key[SHA256_SIZE], sha256[SHA256_SIZE];
 	struct buf text = buf_init(MAX_SNAPSHOT);
-	char hex[2 * SHA256_SIZE + 1];
+	char hex[2 * SHA256_SIZE + 1], shown[256];
 	int r = snapshot_write(s, &text);
 
 	if (r == 0)
@@ -211,7 +211,11 @@ void snapshot_save(const struct snapshot *s, struct cache *cache, const char *ur
 		r = sha256_mem(text.data, text.len, sha256);
 	if (r == 0) {
 		hex_encode(sha256, SHA256_SIZE, hex);
-		r = cache_has(cache, sha256) ? 0 : store(cache, sha256, &text);
+		if (!cache_has(cache, sha256)) {
+			r = store(cache, sha256, &text);
+			http_url_redact(url, shown, sizeof(shown));
+			cache_name_put(cache, sha256, "", shown);
+		}
 	}
 	if (r == 0)
 		r = cache_note_put(cache, key, hex);

@@ -56,6 +56,7 @@ void carton_close(struct carton *c)
 	login_free(c->logins);
 	cache_close(c->cache);
 	free(c->commit);
+	free(c->label);
 	cancel_finish(&c->stop);
 	free(c);
 }

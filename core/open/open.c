@@ -89,6 +89,7 @@ static struct object *object_of(void *ctx, const struct entry *e, bool make)
 static int open_store(struct carton *c, const struct carton_options *options)
 {
 	struct object_options o = {
+		.label = c->label,
 		.container = c->container,
 		.cache = c->cache,
 		.source = c->remote_source,
@@ -321,12 +322,13 @@ int carton_open_into(struct carton *c, const char *source, const struct carton_o
 	char label[256];
 	int r;
 
+	c->label = strdup(carton_source_label(source, label, sizeof(label)));
 	c->damaged = options->damaged;
 	c->damaged_ctx = options->damaged_ctx;
 	c->verify = options->verify == CARTON_VERIFY_OPEN && how != OPEN_UNHASHED;
 	budget_init(&c->budget, options->memory);
 	if (!c->verify && how != OPEN_UNHASHED)
-		carton_log(CARTON_LOG_WARNING, carton_source_label(source, label, sizeof(label)),
+		carton_log(CARTON_LOG_WARNING, label,
 			   "verify=off: nothing that is read is checked against MANIFEST");
 	r = open_source(&s, how);
 	if (r == 0 && !c->bare)

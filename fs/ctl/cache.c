@@ -13,7 +13,10 @@
 #include "common/text.h"
 #include "ctl/term.h"
 
-#define HASH_COLUMNS 40 /* at a terminal: with the columns behind it, 80 at most */
+/* at a terminal: as much of a sha256 as `ls` shows, and the columns before the name */
+#define SHORT_HASH 12
+#define DATE_COLUMNS 16
+#define OTHER_COLUMNS (SHORT_HASH + 2 + 10 + 2 + DATE_COLUMNS + 2)
 
 /* An object of the list, as JSON. */
 static void put_json_object(struct json_writer *w, const struct carton_cache_object *object)
@@ -24,26 +27,49 @@ static void put_json_object(struct json_writer *w, const struct carton_cache_obj
 	json_number(w, "size", object->size);
 	json_time(w, "used", object->used);
 	json_bool(w, "seal", object->seal);
+	json_text(w, "path", object->path);
+	json_text(w, "source", object->source);
 	json_end(w, '}');
+}
+
+static unsigned name_columns(void)
+{
+	unsigned columns = term_columns(80);
+
+	return columns > OTHER_COLUMNS + 16 ? columns - OTHER_COLUMNS : 16;
+}
+
+/* "seal", "SOURCE: PATH", or both; "": only the sha256 is known. */
+static void describe(const struct carton_cache_object *object, char *ret, size_t n)
+{
+	bool named = object->path && object->source;
+
+	snprintf(ret, n, "%s%s", object->seal ? "seal" : "", object->seal && named ? "  " : "");
+	if (named)
+		snprintf(ret + strlen(ret), n - strlen(ret), "%s%s%s", object->source,
+			 *object->path ? ": " : "", object->path);
 }
 
 /* Elsewhere than at a terminal: a line for each, for programs. */
 static void put_row(const struct carton_cache_object *object)
 {
-	char date[32] = "?", size[SIZE_TEXT];
+	char date[32] = "?", size[SIZE_TEXT], text[1024];
 	time_t used = (time_t)object->used;
 	struct tm tm;
 
 	if (localtime_r(&used, &tm))
 		strftime(date, sizeof(date), "%Y-%m-%d %H:%M", &tm);
-	if (!term_is_tty()) {
-		printf("%s  %14" PRIu64 "  %s%s\n", object->sha256, object->size, date,
-		       object->seal ? "  seal" : "");
-		return;
+	describe(object, text, sizeof(text));
+	if (term_is_tty()) {
+		printf("%.*s  %10s  %-*s  ", SHORT_HASH, object->sha256,
+		       format_size(object->size, size), DATE_COLUMNS, date);
+		term_short(text, name_columns());
+	} else {
+		printf("%s  %14" PRIu64 "  %s%s", object->sha256, object->size, date,
+		       *text ? "  " : "");
+		term_put(text);
 	}
-	term_cell(object->sha256, HASH_COLUMNS);
-	printf("  %10s  %s%s\n", format_size(object->size, size), date,
-	       object->seal ? "  seal" : "");
+	putchar('\n');
 }
 
 /* ---- list ---- */
@@ -66,8 +92,19 @@ static int add_object(void *ctx, const struct carton_cache_object *object)
 		l->objects = more;
 		l->room = room;
 	}
-	l->objects[l->n++] = *object;
+	l->objects[l->n] = *object;
+	l->objects[l->n].path = object->path ? strdup(object->path) : NULL;
+	l->objects[l->n++].source = object->source ? strdup(object->source) : NULL;
 	return 0;
+}
+
+static void free_list(struct list *l)
+{
+	for (size_t i = 0; i < l->n; i++) {
+		free((char *)l->objects[i].path);
+		free((char *)l->objects[i].source);
+	}
+	free(l->objects);
 }
 
 /* The last used first, as what gc removes is at the end. */
@@ -80,11 +117,12 @@ static int compare(const void *a, const void *b)
 	return strcmp(x->sha256, y->sha256);
 }
 
-static void put_line(const char *first, const char *size, const char *rest)
+/* A line in bold: the heading, or the totals. */
+static void put_line(const char *first, const char *size, const char *used, const char *name)
 {
 	term_style(TERM_TITLE);
-	term_cell(first, HASH_COLUMNS);
-	printf("  %10s%s", size, rest);
+	printf("%-*s  %10s  %-*s  ", SHORT_HASH, first, size, DATE_COLUMNS, used);
+	term_short(name, name_columns());
 	term_style(TERM_PLAIN);
 	putchar('\n');
 }
@@ -95,7 +133,7 @@ static void put_table(const struct list *l)
 	uint64_t seals = 0, bytes = 0;
 
 	if (term_is_tty())
-		put_line("SHA256", "SIZE", "  USED");
+		put_line("SHA256", "SIZE", "USED", "NAME");
 	for (size_t i = 0; i < l->n; i++) {
 		put_row(&l->objects[i]);
 		seals += l->objects[i].seal;
@@ -107,7 +145,7 @@ static void put_table(const struct list *l)
 	if (seals > 0)
 		snprintf(text + strlen(text), sizeof(text) - strlen(text), ", %s",
 			 term_count(seals, "seal", count));
-	put_line(text, format_size(bytes, size), "");
+	put_line("total", format_size(bytes, size), "", text);
 }
 
 static void put_json(const struct list *l)
@@ -129,7 +167,7 @@ static int list_objects(const struct carton_cache_options *options, bool json)
 		qsort(l.objects, l.n, sizeof(*l.objects), compare);
 		(json ? put_json : put_table)(&l);
 	}
-	free(l.objects);
+	free_list(&l);
 	return r;
 }
 

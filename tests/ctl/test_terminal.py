@@ -89,9 +89,13 @@ def test_cache_list_is_a_table(work):
         os.utime(objects / name[:2] / name, (10 ** 9 + i, 10 ** 9 + i))
     for d in (work / 'cache', *(work / 'cache').rglob('*')):
         d.chmod(0o700 if d.is_dir() else 0o400)
+    names = work / 'cache/v1/names'
+    names.write_text(f'{name}\tmodel/{"long" * 30}-{{1}}.bin\thttps://host/\x1b[31m/m.carton\n')
+    names.chmod(0o600)
     flag = f'--cache-dir={work}/cache'
     head, *rows, total = plain(terminal(80, 'cache', 'list', flag)).splitlines()
-    assert head.split() == ['SHA256', 'SIZE', 'USED'] and total.split() == ['3', 'objects', '6.0', 'MiB']
+    assert head.split() == ['SHA256', 'SIZE', 'USED', 'NAME'] and total.split() == ['total', '6.0', 'MiB', '3', 'objects']
     used = [x['used'] for x in json.loads(ctl('cache', 'list', '--json', flag).stdout)]
     assert used == [10 ** 9 + 2, 10 ** 9 + 1, 10 ** 9], 'the last used first'
     assert max(map(len, [head, *rows, total])) <= 80 and len(rows) == 3
+    assert rows[0].startswith(name[:12] + '  ') and 'https://ho' in rows[0] and rows[0].endswith('long-{1}.bin')

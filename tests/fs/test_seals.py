@@ -262,7 +262,7 @@ def test_cartonctl(carton, mount, cache):
         assert opened(m) == 'sealed'
     p = ctl('cache', 'list', cache.flag)
     size = cache.seals()[digest(DATA)].stat().st_size
-    assert p.stdout.split()[:2] == [digest(DATA), str(size)] and p.stdout.endswith('  seal\n')
+    assert p.stdout.split()[:2] == [digest(DATA), str(size)] and p.stdout.endswith(f'  seal  {source}: model/x\n')
     listed, = json.loads(ctl('cache', 'list', '--json', cache.flag).stdout)
     assert listed['seal'] is True and listed['sha256'] == digest(DATA) and listed['size'] == size
     assert ctl('cache', 'verify', cache.flag).stdout == '0 damaged entries removed\n'

@@ -466,8 +466,13 @@ def test_cache_commands(work, fault, cache):
     assert cache.list() == {h: N for h in hashes.values()}
     listed = json.loads(ctl('cache', 'list', '--json', cache.flag).stdout)
     assert {x['sha256']: x['size'] for x in listed} == {h: N for h in hashes.values()}
-    assert all(set(x) == {'sha256', 'size', 'used', 'seal'} and not x['seal'] and x['used'] == int(
+    assert all(set(x) == {'sha256', 'size', 'used', 'seal', 'path', 'source'} and not x['seal'] and x['used'] == int(
         cache.objects()[x['sha256']].stat().st_mtime) for x in listed)
+    assert {x['sha256']: (x['path'], x['source']) for x in listed} == {
+        h: (f'model/{n}', str(work / 'm.carton')) for n, h in hashes.items()}
+    lines = ctl('cache', 'list', cache.flag).stdout.splitlines()
+    assert {line.split()[0]: line.rpartition('  ')[2] for line in lines} == {
+        h: f'{work}/m.carton: model/{n}' for n, h in hashes.items()}
     path = cache.objects()[hashes['a']]
     path.chmod(0o600)
     path.write_bytes(b'damaged')
@@ -503,6 +508,23 @@ def test_no_cache_in_the_home(work):
     assert p.stderr == ('cartonctl: there is no cache here: neither in $XDG_CACHE_HOME/cartonfs nor in '
                         '~/.cache/cartonfs\n')
     assert list(work.iterdir()) == []
+
+
+def test_names_show_no_secret(fault, cache, mount):
+    """Of the URL of a carton what a message may show; a seal is called as its file."""
+    Carton(method='stored').add('model/large', rng_bytes(2 * MIB)).write(os.path.join(fault.root, 'named.carton'))
+    url = fault.url('named.carton', file='named.carton')
+    with mount(url.replace('//', '//joe:secret@') + ('&' if '?' in url else '?') + 'token=hidden', *cache.options) as m:
+        assert len(m.read('model/large')) == 2 * MIB
+    listed = json.loads(ctl('cache', 'list', '--json', cache.flag).stdout)
+    named = [x for x in listed if x['path'] == 'model/large']
+    assert sorted(x['seal'] for x in named) == [False, True]
+    assert {x['source'] for x in listed} == {url.split('?')[0]}
+    whole = fault.url('named.carton', file='named.carton', norange=1)
+    assert fetch(whole, cache.flag).returncode == 0
+    assert (whole.split('?')[0], '') in [(x['source'], x['path']) for x in json.loads(
+        ctl('cache', 'list', '--json', cache.flag).stdout)]
+    assert not re.search(b'secret|hidden', (cache.path / 'v1/names').read_bytes())
 
 
 def test_gc_leaves_what_is_open(work, mount, fault, cache):

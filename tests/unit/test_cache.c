@@ -100,6 +100,88 @@ static void test_default_dir(void **state)
 	unsetenv("XDG_CACHE_HOME");
 }
 
+static int note_name(void *ctx, const struct cache_object *object)
+{
+	snprintf(ctx, 1024, "%s|%s", object->path ? object->path : "",
+		 object->source ? object->source : "");
+	return 0;
+}
+
+/* The only object is called so. */
+static void assert_called(struct cache *c, const char *path, const char *source)
+{
+	char text[1024], want[1024];
+
+	assert_int_equal(cache_list(c, note_name, text), 0);
+	snprintf(want, sizeof(want), "%s|%s", path, source);
+	assert_string_equal(text, want);
+}
+
+/* The last name counts; what is too long loses its start, and a line has no other line in it. */
+static void test_names(void **state)
+{
+	struct env *e = *state;
+	struct key k = key_of(1);
+	struct cache *c = open_cache(e, 0);
+	char name[MAX_CACHE_NAME + 10];
+
+	assert_int_equal(publish(c, k, 100), 0);
+	assert_called(c, "", "");
+	cache_name_put(c, k.sha256, "model/x", "a.carton");
+	cache_name_put(c, key_of(2).sha256, "model/other", "a.carton");
+	assert_called(c, "model/x", "a.carton");
+	cache_name_put(c, k.sha256, "model/y", "b.carton");
+	assert_called(c, "model/y", "b.carton");
+	cache_name_put(c, k.sha256, "a\n\tb\x1b[31m", "");
+	assert_called(c, "a??b?[31m", "");
+	memset(name, 'x', sizeof(name));
+	name[sizeof(name) - 1] = '\0';
+	cache_name_put(c, k.sha256, name, "c.carton");
+	assert_called(c, name + sizeof(name) - 1 - MAX_CACHE_NAME, "c.carton");
+	cache_name_put(NULL, k.sha256, "model/x", "a.carton");
+	cache_close(c);
+}
+
+/* A full file gives way to a new one, once; what is no line is passed over. */
+static void test_names_full(void **state)
+{
+	static const char junk[] = "\n\t\nabc\tmodel/z\tz.carton\n";
+	struct env *e = *state;
+	struct key k = key_of(1);
+	struct cache *c = open_cache(e, 0);
+	char path[512], old[512];
+	struct stat st;
+	int fd;
+
+	assert_int_equal(publish(c, k, 100), 0);
+	cache_name_put(c, k.sha256, "model/x", "a.carton");
+	snprintf(path, sizeof(path), "%s/v1/names", e->cache);
+	snprintf(old, sizeof(old), "%s/v1/names.old", e->cache);
+	fd = open(path, O_WRONLY | O_APPEND);
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, junk, sizeof(junk) - 1), sizeof(junk) - 1);
+	assert_int_equal(ftruncate(fd, MAX_CACHE_NAMES), 0); /* a line of NULs */
+	close(fd);
+	assert_called(c, "model/x", "a.carton");
+	assert_int_equal(lstat(old, &st), -1);
+	cache_name_put(c, key_of(2).sha256, "model/other", "a.carton");
+	assert_int_equal(lstat(old, &st), 0);
+	assert_true(st.st_size == MAX_CACHE_NAMES);
+	assert_int_equal(lstat(path, &st), 0);
+	assert_true(st.st_size < 100);
+	assert_called(c, "model/x", "a.carton");
+	cache_name_put(c, k.sha256, "model/y", "b.carton");
+	assert_called(c, "model/y", "b.carton");
+	/* in place of the file, what cannot be written to */
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(mkfifo(path, 0600), 0);
+	cache_name_put(c, k.sha256, "model/z", "b.carton");
+	assert_called(c, "model/x", "a.carton");
+	assert_int_equal(cache_clean(c), 1);
+	assert_int_equal(lstat(path, &st), -1);
+	cache_close(c);
+}
+
 static void assert_refused(const char *dir, int err, const char *why)
 {
 	struct cache *c = (void *)1;
@@ -638,6 +720,8 @@ int main(void)
 		TEST(test_layout),
 		TEST(test_default_dir),
 		TEST(test_find_without_making),
+		TEST(test_names),
+		TEST(test_names_full),
 		TEST(test_unsafe_dirs),
 		TEST(test_no_symlink_inside),
 		TEST(test_publish_and_lookup),
