@@ -18,8 +18,10 @@ struct info {
 	unsigned columns;
 	enum carton_fact_kind kind; /* of the last fact */
 	bool begun;		    /* there was one */
-	bool carton_put;
+	bool carton_put, runner_put;
+	char runner[1024]; /* on one line: its name and versions */
 	char last_name[64];
+	unsigned n_options;				     /* that were printed */
 	unsigned name_columns, dtype_columns, shape_columns; /* of the table of inputs or outputs */
 	uint64_t n[CARTON_FACT_EXAMPLE + 1];
 	struct ctl_sums sums;
@@ -132,11 +134,31 @@ static void grow(unsigned *columns, const char *s)
 		*columns = term_width(shown(s));
 }
 
-/* Finds the widths of the table's columns, and how many facts there are of each kind. */
+/* Is it of the runner's line? Then the word before it; else NULL. */
+static const char *runner_word(const char *name)
+{
+	static const char *const words[][2] = {
+		{ "runner_name", "" },
+		{ "required_framework_version", "framework " },
+		{ "runner_compat_version", "compat " },
+	};
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		if (strcmp(name, words[i][0]) == 0)
+			return words[i][1];
+	return NULL;
+}
+
+/* Finds the runner's line, the widths of the table's columns, and how many facts each kind has. */
 static void measure(void *ctx, const struct carton_fact *f)
 {
 	struct info *info = ctx;
+	const char *word = f->kind == CARTON_FACT_TEXT ? runner_word(f->name) : NULL;
+	size_t n = strlen(info->runner);
 
+	if (word)
+		snprintf(info->runner + n, sizeof(info->runner) - n, "%s%s%s", n ? ", " : "", word,
+			 f->text);
 	info->n[f->kind]++;
 	if (f->kind != CARTON_FACT_INPUT && f->kind != CARTON_FACT_OUTPUT)
 		return;
@@ -159,9 +181,6 @@ static void put_text(struct info *info, const struct carton_fact *f)
 		{ "repository", "repository" },
 		{ "homepage", "homepage" },
 		{ "platform", "platforms" },
-		{ "runner_name", "runner" },
-		{ "required_framework_version", "framework" },
-		{ "runner_compat_version", "compat" },
 	};
 	const char *label = "";
 
@@ -171,6 +190,12 @@ static void put_text(struct info *info, const struct carton_fact *f)
 		term_wrap(f->text, 0, info->columns);
 		term_style(TERM_PLAIN);
 		putchar('\n');
+		return;
+	}
+	if (runner_word(f->name)) {
+		if (!info->runner_put)
+			put_value(info, "runner", info->runner);
+		info->runner_put = true;
 		return;
 	}
 	for (size_t i = 0; i < sizeof(labels) / sizeof(labels[0]); i++)
@@ -275,8 +300,7 @@ static void put_fact(void *ctx, const struct carton_fact *f)
 		put_text(info, f);
 		break;
 	case CARTON_FACT_OPTION:
-		put_value(info, *info->last_name ? "options" : "", f->text);
-		info->last_name[0] = '\0';
+		put_value(info, info->n_options++ ? "" : "options", f->text);
 		break;
 	case CARTON_FACT_INPUT:
 	case CARTON_FACT_OUTPUT:

@@ -46,6 +46,15 @@ def test_info_fits_the_terminal(work, columns):
     assert '\x1b' not in terminal(columns, 'info', work / 'm.carton', NO_COLOR='1')
 
 
+def test_info_has_the_runner_on_one_line(work):
+    """With the versions that it needs; its options follow."""
+    toml = TOML + b"opts = { entrypoint_fn_name = 'main', n = 5 }\n"
+    lines = ctl('info', Carton(toml).write(work / 'm.carton')).stdout.splitlines()
+    at = lines.index('runner       python, framework =3.11, compat 1')
+    assert lines[at + 1:at + 3] == ['options      entrypoint_fn_name = "main"', '             n = 5']
+    assert not any(line.startswith(('framework', 'compat')) for line in lines)
+
+
 def test_info_joins_paragraphs_but_no_lists(work):
     text = ['A paragraph whose lines are as long as an editor makes them, and', 'which goes on in the next line.',
             '', '* the first of a list, whose line is long enough to be wrapped', '* the second', '',
