@@ -304,8 +304,8 @@ def test_large_files_have_a_line_each(fault, cache):
     for frame in several:
         assert all(width(line) < 80 for line in frame)
         files = sorted(frame[:2], key=lambda line: 'two' in line)
-        assert re.fullmatch(r'  model/.*long-1\.bin +\d+% +[\d.]+ MiB of +10\.0 MiB', files[0]), files
-        assert re.fullmatch(r'  model/two\.bin +\d+% +[\d.]+ MiB of +12\.0 MiB', files[1]), files
+        assert re.fullmatch(r'  model/.*long-1\.bin +\d+% +[\d.]+ [KM]iB of +10\.0 MiB', files[0]), files
+        assert re.fullmatch(r'  model/two\.bin +\d+% +[\d.]+ [KM]iB of +12\.0 MiB', files[1]), files
         assert re.match('fetch [█▉▊▋▌▍▎▏]', frame[2])
 
 
