@@ -63,7 +63,14 @@ struct ahead_stream *ahead_read(struct ahead *a, uint64_t i, uint64_t end)
 	}
 	s->asked = MAX(s->asked, s->next);
 	s->used = ++a->reads;
+	s->left = false;
 	return s;
+}
+
+void ahead_leave(struct ahead *a)
+{
+	for (size_t k = 0; k < AHEAD_STREAMS; k++)
+		a->streams[k].left = true;
 }
 
 /* ---- windows ---- */
@@ -124,7 +131,7 @@ static uint64_t worth(const struct ahead *a, const struct ahead_stream *s)
 
 bool ahead_is_long(const struct ahead *a, const struct ahead_stream *s)
 {
-	return worth(a, s) > 1;
+	return !s->left && worth(a, s) > 1;
 }
 
 bool ahead_may_connect(const struct ahead *a, const struct ahead_stream *s)

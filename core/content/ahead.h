@@ -34,6 +34,7 @@ struct ahead_stream {
 	uint64_t run;	/* how many were read in order; 0: the stream is free */
 	uint64_t used;	/* when it was last read, by a->reads */
 	uint64_t far;	/* behind the first requests of further connections */
+	bool left;	/* nobody has had the object open since it was read */
 };
 
 struct ahead {
@@ -51,13 +52,16 @@ struct ahead_stream *ahead_read(struct ahead *a, uint64_t i, uint64_t end);
 /* A stream of an object with such chunks goes on at the start of this one. Returns it; not NULL. */
 struct ahead_stream *ahead_continue(struct ahead *a, const struct ahead_stream *s, uint64_t unit);
 
+/* Nobody has the object open any more: no stream goes on by itself. */
+void ahead_leave(struct ahead *a);
+
 /* How many bytes of a stream's window are behind chunk `end`. */
 uint64_t ahead_beyond(const struct ahead *a, const struct ahead_stream *s, uint64_t end);
 
 /* The stream whose chunks were asked for up to `asked`; or NULL. */
 struct ahead_stream *ahead_find(struct ahead *a, uint64_t asked);
 
-/* Is it worth more than one request at a time? */
+/* Is it read, and worth more than one request at a time? */
 bool ahead_is_long(const struct ahead *a, const struct ahead_stream *s);
 
 /* Has enough of the stream been read for one more connection to its server? */

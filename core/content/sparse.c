@@ -326,6 +326,7 @@ static void unpinned(void *ctx)
 	struct object_store *s = sparse_object(p)->store;
 
 	pthread_mutex_lock(&p->lock);
+	ahead_leave(&p->ahead);
 	pthread_mutex_lock(&s->lock);
 	for (struct fill *f = p->fills; f; f = f->next)
 		if (f->waits.n == 0 && !f->keep)
