@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any file of any kind in the places of a cache: notes, the lock file, partials, sidecars, seals,
- * their key, objects. Nothing waits for a FIFO or follows a symlink, what lies outside stays as it
+ * Any file of any kind in the places of a cache: notes, names, the lock file, partials, sidecars,
+ * seals, their key, objects. Nothing waits for a FIFO or follows a symlink, what lies outside stays as it
  * is, a kept download has the bytes that its note names, and a gc makes all of it usable again.
  *
  * The input: files, each: place, kind, size (2 bytes), then so many bytes of it.
@@ -28,6 +28,7 @@ enum place {
 	OBJECT_FILE,
 	BUCKET,
 	TMP,
+	NAMES,
 	N_PLACES
 };
 enum kind {
@@ -81,6 +82,9 @@ static int find(enum place place, char ret_name[SIDECAR_NAME_SIZE + 1])
 		return cache->seals;
 	case TMP:
 		return cache->tmp;
+	case NAMES:
+		strcpy(ret_name, NAMES_FILE);
+		return cache->v1;
 	default:
 		cache_object_name(object, path);
 		path[place == BUCKET ? 2 : sizeof(path) - 1] = '\0';
@@ -261,6 +265,35 @@ static void try_seal(void)
 	cache_seal_check(cache, object);
 }
 
+/* Sets the name of the object. */
+static void find_name(struct cache_names **ret, struct cache_object *ret_object)
+{
+	*ret_object = (struct cache_object){ .size = 0 };
+	memcpy(ret_object->sha256, object, SHA256_SIZE);
+	CHECK(cache_names_read(cache, ret) == 0);
+	cache_names_find(*ret, ret_object);
+	CHECK(!ret_object->path == !ret_object->source);
+	if (ret_object->path)
+		CHECK(strlen(ret_object->path) + strlen(ret_object->source) < MAX_SIZE);
+}
+
+/* A new line is found behind all that is there, unless it continues one. */
+static void try_names(void)
+{
+	const struct file *f = &files[NAMES];
+	bool ends = !f->set || (f->kind == FILE_ && (f->n == 0 || f->data[f->n - 1] == '\n'));
+	struct cache_names *names;
+	struct cache_object o;
+
+	find_name(&names, &o);
+	cache_names_free(names);
+	cache_name_put(cache, object, OBJECT, URL);
+	find_name(&names, &o);
+	if (ends)
+		CHECK(o.path && strcmp(o.path, OBJECT) == 0 && strcmp(o.source, URL) == 0);
+	cache_names_free(names);
+}
+
 /* As a process that comes later. */
 static void reopen(void)
 {
@@ -369,6 +402,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	try_note(object, &files[OTHER_NOTE]);
 	try_download();
 	try_seal();
+	try_names();
 	try_fill();
 	reopen();
 	check_usable();
