@@ -222,5 +222,5 @@ ssize_t helper_receive(struct helper *h, int wait_ms, void *ret, size_t max)
 		return -EAGAIN;
 	if (n > 0)
 		h->asked = false;
-	return n > 0 ? n : -EPIPE;
+	return n > 0 ? n : h->stop && cancel_fired(h->stop) ? -ECANCELED : -EPIPE;
 }

@@ -46,8 +46,8 @@ void helper_ask(struct helper *h);
 
 /*
  * Takes the answer, of at most n bytes; waits up to `wait_ms` for it, 0: not at all. Returns its
- * length; -EAGAIN: not there yet; -ETIMEDOUT; -EPIPE: the process has ended, or nobody
- * waits any more.
+ * length; -EAGAIN: not there yet; -ETIMEDOUT; -EPIPE: the process has ended;
+ * -ECANCELED: `stop` was fired.
  */
 ssize_t helper_receive(struct helper *h, int wait_ms, void *ret, size_t n);
 

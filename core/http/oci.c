@@ -313,7 +313,7 @@ static int start_helper(struct registry *g, const char *name, struct cancel *sto
 		helper_ask(&g->helper);
 		r = receive(g, FIRST_MS);
 	}
-	if (r == 0 || r == -ENOMEM)
+	if (r == 0 || r == -ENOMEM || r == -ECANCELED)
 		return r;
 	carton_log(CARTON_LOG_NOTICE, g->server,
 		   "docker-credential-%s, which has the credentials, %s", name,

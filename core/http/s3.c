@@ -150,7 +150,9 @@ static int login(const char *url, struct cancel *stop, struct login **ret)
 		s->helper.asked_ms = now_ms() - RETRY_MS;
 	}
 	if (r < 0) {
-		carton_log(CARTON_LOG_ERROR, NULL, "there are no keys for S3: %s", strerror(-r));
+		if (r != -ECANCELED)
+			carton_log(CARTON_LOG_ERROR, NULL, "there are no keys for S3: %s",
+				   strerror(-r));
 		logout(&s->login);
 		return r;
 	}

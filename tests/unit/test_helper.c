@@ -111,10 +111,10 @@ static void test_stop(void **state)
 	begin(&w);
 	cancel_fire(&w.stop);
 	assert_int_equal(pthread_join(w.thread, NULL), 0);
-	assert_int_equal(w.result, -EPIPE);
+	assert_int_equal(w.result, -ECANCELED);
 	assert_int_equal(pthread_create(&w.thread, NULL, receive, &w), 0);
 	end(&w);
-	assert_int_equal(w.result, -EPIPE);
+	assert_int_equal(w.result, -ECANCELED);
 }
 
 int main(void)
