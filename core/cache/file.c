@@ -392,6 +392,9 @@ int file_make_room(struct file *d, uint64_t n, const char *name,
 	full = d->fill && cache_reserve(d->cache, n) < 0;
 	if (full && drop && drop(ctx, true))
 		full = cache_reserve(d->cache, n) < 0;
+	/* unnamed files take nothing of the cache's share, but room on its disk */
+	if (full && drop && !file_has_room(d, n) && drop(ctx, false))
+		full = cache_reserve(d->cache, n) < 0;
 	if (full && drop) {
 		cache_log_full(d->cache, name, d->limit - MIN(d->limit, disk_bytes(d->fd)));
 		cache_fill_abort(d->fill, false);

@@ -33,6 +33,9 @@ int cache_allocate(int fd, uint64_t size)
 {
 	int r;
 
+	/* fallocate() refuses that */
+	if (size == 0)
+		return 0;
 	do
 		r = fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)size) < 0 ? -errno : 0;
 	while (r == -EINTR);

@@ -163,8 +163,8 @@ int cache_could_reserve(struct cache *c, uint64_t bytes);
 int cache_evict(struct cache *c, uint64_t bytes);
 
 /*
- * There is no room for a copy of `bytes` (0: not known), which goes elsewhere or nowhere: says so
- * once in an incident, and what helps.
+ * Logs, once in an incident, that a copy of `bytes` (0: not known) has no room in the cache, and
+ * which options help.
  */
 void cache_log_full(struct cache *c, const char *subject, uint64_t bytes);
 

@@ -39,14 +39,15 @@ static size_t add_text(char *to, const char *text)
 	}
 	to[0] = '\t';
 	for (size_t i = 0; i < n; i++)
-		to[i + 1] = (unsigned char)text[i] < ' ' ? '?' : text[i];
+		to[i + 1] = (unsigned char)text[i] < ' ' || text[i] == 0x7f ? '?' : text[i];
 	return n + 1;
 }
 
 /* Appends the line, unless the file is full. 0, -EFBIG with the file's number, or -errno. */
 static int append(struct cache *c, const char *line, size_t n, ino_t *ret_ino)
 {
-	struct stat st;
+	struct stat st = { 0 };
+	ssize_t written = (ssize_t)n;
 	int fd, r = cache_open_file(c->v1, NAMES_FILE, O_WRONLY | O_APPEND | O_CREAT, &fd);
 
 	if (r < 0)
@@ -55,10 +56,13 @@ static int append(struct cache *c, const char *line, size_t n, ino_t *ret_ino)
 	*ret_ino = st.st_ino;
 	if (r == 0 && (uint64_t)st.st_size + n > MAX_CACHE_NAMES)
 		r = -EFBIG;
-	if (r == 0 && write(fd, line, n) < 0)
-		r = -errno;
+	if (r == 0)
+		written = write(fd, line, n);
+	/* the disk is full: the next line must not continue this one */
+	if (written > 0 && (size_t)written < n)
+		written = write(fd, "\n", 1);
 	fd_close(fd);
-	return r;
+	return written < 0 ? -errno : r;
 }
 
 void cache_name_put(struct cache *c, const uint8_t sha256[32], const char *path, const char *source)
@@ -101,7 +105,7 @@ static size_t add_file(struct cache *c, const char *file, char *text, size_t at)
 	return at + n;
 }
 
-/* Splits a line, which ends with a NUL; what is none is left out. 0 or -ENOMEM. */
+/* Splits a line, which ends with a NUL. Text that is no such line is left out. 0 or -ENOMEM. */
 static int add_line(struct cache_names *names, char *line)
 {
 	struct name name = { .path = line + HEX_SIZE };

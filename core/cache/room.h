@@ -35,7 +35,7 @@ struct room {
 	 */
 	bool (*drop)(void *ctx, bool entries);
 	void *ctx;
-	uint64_t wanted; /* as file_wanted(), of the file that was full */
+	uint64_t wanted; /* what file_wanted() said of the file that was full */
 
 	/* its own; all zero at first */
 	enum { ROOM_CACHE, ROOM_BESIDE, ROOM_ELSEWHERE, ROOM_MEMORY, ROOM_NONE } at;

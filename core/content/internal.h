@@ -69,6 +69,7 @@ struct object {
 	atomic_bool wanted;	 /* somebody will certainly open it, see object_want() */
 	atomic_bool doubted;	 /* there is a note of that, see doubt_keep() */
 	atomic_bool agreed;	 /* its hash is known to agree with the index, see agreed_keep() */
+	atomic_bool named;	 /* this mount has noted its name, see name_keep() */
 	_Atomic(struct object *) next; /* see object_follow() */
 	_Atomic uint64_t in_order; /* bytes that the last reader has read so, of it or before it */
 	int64_t stale_ms;	   /* of `content`: when the last one ended with -ESTALE; 0 */
@@ -211,13 +212,13 @@ bool seal_tags(const struct fill *f, uint64_t size, uint8_t (**ret_tags)[TAG_SIZ
 bool seal_of_cached(struct fill *f);
 
 /* Leaves a seal of bytes that were hashed. Best effort: without it they are hashed again. */
-void seal_keep(const struct object *o, uint64_t size, uint8_t (*tags)[TAG_SIZE]);
+void seal_keep(struct object *o, uint64_t size, uint8_t (*tags)[TAG_SIZE]);
 
 /* Bytes did not fit their tags: the next open hashes all of them. */
 void seal_drop(const struct object *o);
 
 /* Notes in the cache which file of the source an object is, which the cache has from now on. */
-void name_keep(const struct object *o);
+void name_keep(struct object *o);
 
 /*
  * The seal of those chunks that were verified, under the hashes of the object and of the index, as

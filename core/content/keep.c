@@ -187,11 +187,11 @@ void object_give_memory(struct object_store *s, uint64_t size)
 
 /* ---- names ---- */
 
-void name_keep(const struct object *o)
+void name_keep(struct object *o)
 {
 	const struct object_options *options = &o->store->options;
 
-	if (options->label)
+	if (options->label && !atomic_exchange(&o->named, true))
 		cache_name_put(options->cache, o->sha256, o->name, options->label);
 }
 
@@ -223,7 +223,7 @@ bool seal_of_cached(struct fill *f)
 	return true;
 }
 
-void seal_keep(const struct object *o, uint64_t size, uint8_t (*tags)[TAG_SIZE])
+void seal_keep(struct object *o, uint64_t size, uint8_t (*tags)[TAG_SIZE])
 {
 	/* what has no tags is in memory, and what has no by_seal() has no sha256 */
 	if (o->store->options.seals && o->ops->by_seal && tags &&

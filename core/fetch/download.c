@@ -126,7 +126,6 @@ static int fetch_to(struct download *d, struct file *dest, struct source **ret)
 	bool cached = file_is_cached(dest);
 	uint8_t sha256[SHA256_SIZE];
 	struct ingested in = { 0 };
-	char shown[256];
 	int r;
 
 	/* as it is now: another process may have downloaded it while this one waited */
@@ -146,8 +145,7 @@ static int fetch_to(struct download *d, struct file *dest, struct source **ret)
 	r = file_commit(dest, cached ? in.sha256 : NULL, in.size, ret);
 	if (r == 0 && cached) {
 		note_version(d, in.sha256);
-		http_url_redact(d->url, shown, sizeof(shown));
-		cache_name_put(d->cache, in.sha256, "", shown);
+		cache_name_put(d->cache, in.sha256, "", d->shown);
 	}
 	return r;
 }

@@ -214,7 +214,8 @@ void snapshot_save(const struct snapshot *s, struct cache *cache, const char *ur
 		if (!cache_has(cache, sha256)) {
 			r = store(cache, sha256, &text);
 			http_url_redact(url, shown, sizeof(shown));
-			cache_name_put(cache, sha256, "", shown);
+			if (r == 0)
+				cache_name_put(cache, sha256, "", shown);
 		}
 	}
 	if (r == 0)

@@ -77,6 +77,8 @@ static void test_file_and_memory(void **state)
 	assert_string_equal(validator, "");
 	fill_and_commit(d, key_of(1), NULL);
 	assert_int_equal(file_unnamed(NULL, &d), 0);
+	/* of an empty object */
+	assert_int_equal(file_reserve(d, 0, true), 0);
 	file_abort(d, true);
 	assert_int_equal(file_memory(80000, &d), 0);
 	assert_int_equal(put(d, key_of(1), 79000, 1001), -ENOSPC);
