@@ -748,7 +748,7 @@ int carton_init(const char *directory, const struct carton_options *options,
 
 /*
  * Where it is (NULL: $XDG_CACHE_HOME/cartonfs) and how large it may be (0: a tenth of its disk).
- * The functions below make no cache: where there is none, they return -ENOENT.
+ * Where there is none, carton_cache_directory() makes it; the other functions return -ENOENT.
  */
 struct carton_cache_options {
 	const char *dir;

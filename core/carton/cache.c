@@ -8,11 +8,11 @@
 #include "base/own.h"
 #include "base/util.h"
 
-static int open_cache(const struct carton_cache_options *options, struct cache **ret)
+static int open_cache(const struct carton_cache_options *options, bool make, struct cache **ret)
 {
 	struct carton_paths paths = { 0 };
 	struct cache *cache;
-	int r = cache_find(options->dir, false, &cache);
+	int r = cache_find(options->dir, make, &cache);
 
 	if (r == -ENOENT)
 		return log_error(r, options->dir, "there is no cache here%s",
@@ -59,7 +59,7 @@ int carton_cache_list(const struct carton_cache_options *options,
 {
 	struct listing l = { fn, ctx };
 	struct cache *cache;
-	int r = open_cache(options, &cache);
+	int r = open_cache(options, false, &cache);
 
 	if (r < 0)
 		return r;
@@ -72,7 +72,7 @@ int carton_cache_gc(const struct carton_cache_options *options, uint64_t target,
 		    uint64_t *ret_freed)
 {
 	struct cache *cache;
-	int r = open_cache(options, &cache);
+	int r = open_cache(options, false, &cache);
 
 	if (r < 0)
 		return r;
@@ -90,7 +90,7 @@ int carton_cache_path(const struct carton_cache_options *options, const char *sh
 
 	if (strlen(sha256) != 2 * SHA256_SIZE || !hex_decode(sha256, SHA256_SIZE, hash))
 		return -EINVAL;
-	r = open_cache(options, &cache);
+	r = open_cache(options, false, &cache);
 	if (r < 0)
 		return r;
 	r = cache_path(cache, hash, ret_path, n);
@@ -150,7 +150,7 @@ ssize_t carton_cache_verify(const struct carton_cache_options *options,
 			    carton_progress_fn *progress, void *ctx)
 {
 	struct verify v = { .progress = progress, .ctx = ctx };
-	int r = open_cache(options, &v.cache);
+	int r = open_cache(options, false, &v.cache);
 
 	if (r < 0)
 		return r;
@@ -165,7 +165,7 @@ ssize_t carton_cache_verify(const struct carton_cache_options *options,
 int carton_cache_directory(const struct carton_cache_options *options, char *ret_path, size_t n)
 {
 	struct cache *cache;
-	int r = open_cache(options, &cache);
+	int r = open_cache(options, true, &cache);
 
 	if (r < 0)
 		return r;

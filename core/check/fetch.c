@@ -25,7 +25,7 @@ struct fetching {
 	struct carton *c;
 	struct wanted *list; /* by object */
 	size_t n;
-	size_t opened;	  /* files that opening a remote carton has read, and keeps in the cache */
+	size_t opened;	  /* files that opening a remote carton has read */
 	uint64_t fetched; /* by other requests before */
 	struct carton_fetched *now;
 	carton_fetch_fn *progress;
@@ -54,7 +54,7 @@ static void add(struct fetching *f, const struct node *file)
 	o = here ? NULL : node_object(file);
 	here = here || (!remote && o && object_entry(o));
 	if (here && remote)
-		f->opened += f->c->cache != NULL;
+		f->opened++;
 	else if (here)
 		f->now->local++;
 	else if (o)

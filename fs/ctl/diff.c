@@ -347,7 +347,7 @@ static int compare(struct diff *d)
 		json_begin(d->json, "files", '[');
 	}
 	compare_all(d);
-	/* it differs wherever a file does, which is no news */
+	/* it differs wherever a file differs, so it is not listed */
 	d->n[SAME] += same_manifest(d);
 	if (d->json)
 		json_end_line(d->json, ']');

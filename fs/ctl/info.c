@@ -134,7 +134,7 @@ static void grow(unsigned *columns, const char *s)
 		*columns = term_width(shown(s));
 }
 
-/* Is it of the runner's line? Then the word before it; else NULL. */
+/* The word before this fact on the runner's line; NULL: the fact is not on that line. */
 static const char *runner_word(const char *name)
 {
 	static const char *const words[][2] = {

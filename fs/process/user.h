@@ -14,7 +14,7 @@ struct user {
 	gid_t gid;
 };
 
-/* Has this process the capability, in effect? */
+/* Does this process have the capability in its effective set? */
 bool user_may(int capability);
 
 /*

@@ -490,7 +490,7 @@ def test_cache_commands(work, fault, cache):
         assert ctl(*words, cache.flag).returncode == 1
 
 
-@pytest.mark.parametrize('words', [('list',), ('list', '--json'), ('gc',), ('gc', '0'), ('verify',), ('export',),
+@pytest.mark.parametrize('words', [('list',), ('list', '--json'), ('gc',), ('gc', '0'), ('verify',),
                                    ('path', '0' * 64)], ids=' '.join)
 def test_no_cache(work, words):
     """One line says so, and the directory is not made."""
@@ -500,6 +500,12 @@ def test_no_cache(work, words):
         assert (p.returncode, p.stdout) == (1, ''), p
         assert p.stderr == f'cartonctl: {work / name}: there is no cache here\n'
     assert not (work / 'typo').exists() and list((work / 'other').rglob('*')) == [work / 'other/v1']
+
+
+def test_export_before_the_first_mount(work):
+    """It is a step of setting up a server, which may come first."""
+    p = ctl('cache', 'export', f'--cache-dir={work / "new"}')
+    assert p.returncode == 0 and str(work / 'new') in p.stdout, p
 
 
 def test_no_cache_in_the_home(work):
