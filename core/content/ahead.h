@@ -40,7 +40,7 @@ struct ahead_stream {
 struct ahead {
 	uint64_t unit;		     /* bytes of a chunk */
 	uint64_t reads;		     /* calls of ahead_read() */
-	struct server_rates *server; /* which is asked first; NULL: none is */
+	struct server_rates *server; /* the one that is asked first; NULL: of a local file */
 	struct ahead_stream streams[AHEAD_STREAMS];
 };
 

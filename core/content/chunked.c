@@ -252,7 +252,8 @@ bool chunked_doubt(struct chunked *c, uint64_t off, uint64_t before)
 	if (mine && before == 0)
 		report(c, CARTON_LOG_WARNING, i,
 		       "were changed in the cache since they were verified; they are fetched "
-		       "again, once; look who writes to the cache, or for a bad disk");
+		       "again, once; find out which program writes to the cache, or whether the "
+		       "disk is bad");
 	return again || mine;
 }
 

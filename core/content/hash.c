@@ -74,7 +74,8 @@ static const char *hash_fault(struct object *o, const struct ingested *in, bool 
 	*ret_changed = !right && other;
 	if (*ret_changed)
 		return "changed in the cache since its chunks were verified; close and open it "
-		       "again, and look who writes to the cache, or for a bad disk";
+		       "again, and find out which program writes to the cache, or whether the "
+		       "disk is bad";
 	if (!right)
 		return "does not have the sha256 that MANIFEST says, whatever " CHUNKS_PATH
 		       " says of its chunks; it can no longer be read: get the carton again";

@@ -7,7 +7,7 @@
 #include "content/chunk_fill.h"
 #include "content/internal.h"
 
-/* requests of a carton, while there are some ahead of readers; and of those begun at once */
+/* requests to one server, while some are ahead of readers; and fills that are begun at once */
 #define MAX_AHEAD 16
 
 /* ---- readers ---- */
@@ -70,8 +70,8 @@ struct begun {
 
 /*
  * Adds fills for what a stream will probably read next, before chunk `n`. Nobody waits for them
- * yet. While one is early, `keep` adds another one, which is held: no reader may come who adds it
- * later. Lock held.
+ * yet. While the first request has no answer, `keep` adds one more fill, which is held: perhaps no
+ * reader comes who would add it later. Lock held.
  */
 static void read_ahead(struct sparse *p, struct ahead_stream *s, uint64_t n, bool keep,
 		       struct begun *b)

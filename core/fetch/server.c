@@ -187,9 +187,9 @@ static void count(struct server *s, bool refused)
 }
 
 /*
- * Does it refuse because of how close requests are? Not if it refuses as many of those that are far
- * apart, or more than half the share: as when one of several machines behind it is bad. It does as
- * long as that is not known, and while it refuses most of them.
+ * Does the server refuse because requests are close to each other? Not if it refuses as many of
+ * those that are far apart, or more than half the share: as when one of several machines behind it
+ * is bad. Yes as long as too few answers are known, and while it refuses most close requests.
  */
 static bool is_pace(const struct server *s)
 {
