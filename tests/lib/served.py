@@ -22,9 +22,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
         pass
 
 
+class Server(http.server.ThreadingHTTPServer):
+    # of five, which is the default, the kernel drops some that come at once, to ask again after a second
+    request_queue_size = 128
+
+
 def serve(answer=None, handler=Handler):
     """Handler gives each request to answer(handler)."""
-    server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), handler)
+    server = Server(('127.0.0.1', 0), handler)
     server.daemon_threads, server.answer = True, answer
     threading.Thread(target=server.serve_forever, daemon=True).start()
     return server
