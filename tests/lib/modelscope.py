@@ -16,20 +16,23 @@ class Model:
 
     @property
     def commit(self):
-        return hashlib.sha1(repr(sorted(self.files.items())).encode()).hexdigest()
+        hashes = sorted((p, hashlib.sha1(d).hexdigest()) for p, d in self.files.items())
+        return hashlib.sha1(repr(hashes).encode()).hexdigest()
 
     @property
     def commits(self):
-        return {p: hashlib.sha1(d).hexdigest() if p in self.older else self.commit for p, d in self.files.items()}
+        commit = self.commit
+        return {p: hashlib.sha1(d).hexdigest() if p in self.older else commit for p, d in self.files.items()}
 
     def listed(self):
+        commits = self.commits
         out = [{'Type': 'tree', 'Path': d, 'Size': 0, 'Sha256': '', 'Revision': self.commit}
                for d in sorted({p.rpartition('/')[0] for p in self.files} - {''})]
         for path, data in self.files.items():
             sha256 = hashlib.sha256(data).hexdigest()
             out.append({'Type': 'blob', 'Path': path, 'Name': path.rpartition('/')[2], 'Size': len(data),
                         'Sha256': sha256.upper() if path.endswith('.json') else sha256,
-                        'Revision': self.commits[path]})
+                        'Revision': commits[path]})
         return out
 
 
