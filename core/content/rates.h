@@ -37,7 +37,7 @@ struct rates {
 void rates_init(struct rates *r);
 void rates_finish(struct rates *r);
 
-/* Those of the server of a URL; they live as long as `r`. `url` is NULL if it is not known. Never NULL. */
+/* Those of the server of a URL (NULL: not known), which live as long as `r`. Never NULL. */
 struct server_rates *rates_of(struct rates *r, const char *url);
 
 void server_rates_init(struct server_rates *s);
