@@ -68,6 +68,16 @@ struct begun {
 	struct ahead_stream stream;
 };
 
+/* Is one under way that goes on also while nobody has the object open? Lock held. */
+static bool has_kept(const struct sparse *p)
+{
+	const struct fill *f = p->fills;
+
+	while (f && !f->keep)
+		f = f->next;
+	return f;
+}
+
 /*
  * Adds fills for what a stream will probably read next, before chunk `n`. Nobody waits for them
  * yet. While the first request has no answer, `keep` adds one more fill, which is held: perhaps no
@@ -84,7 +94,8 @@ static void read_ahead(struct sparse *p, struct ahead_stream *s, uint64_t n, boo
 	if (atomic_load(&p->full) || choice_has_held(p))
 		return;
 	/* those of other objects may end meanwhile */
-	while (b->n < MAX_AHEAD && (keep || !choice_is_early(p)) && p->ahead.server->busy < most &&
+	while (b->n < MAX_AHEAD && (!choice_is_early(p) || (keep && !has_kept(p))) &&
+	       p->ahead.server->busy < most &&
 	       ahead_next(&p->ahead, s, p->ahead.server->busy, n, &part)) {
 		bool far = part.first > s->asked;
 		struct fill *f;

@@ -242,9 +242,16 @@ def test_wrong_bytes(nginx, shards, mount_fg, cache):
     nginx.clear()
     try:
         with mount_fg(nginx.url(shards[0]), *cache.options) as m:
-            for name in names[:2]:
-                assert m.read(name) == shards[1][name]
-            eventually('the next one comes', is_asked_for(nginx, shards, names[2]))
+            assert m.read(names[0]) == shards[1][names[0]]
+            with open(m / names[1], 'rb') as f:
+                assert f.read() == shards[1][names[1]]
+                asked = is_asked_for(nginx, shards, names[2])
+
+                def read_on():
+                    os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+                    os.pread(f.fileno(), 4096, SHARD - 4096)
+                    return asked()
+                eventually('the next one comes', read_on)
             eventually('it is found', lambda: m.log().count('sha256') == 1)
             with pytest.raises(OSError) as e:
                 m.read(names[2])
