@@ -10,7 +10,7 @@
  *	DIR/v1/partials/<hex>		bytes of an object that is being filled, or was
  *	DIR/v1/partials/<hex>.v		how many of them count, and of which version
  *	DIR/v1/notes/<hex>		small texts
- *	DIR/v1/names, names.old		which files objects are, for people
+ *	DIR/v1/names, names.old		the file and source of each object, for people
  *	DIR/v1/seals/<hex>		tags of an object, wherever its bytes are
  *	DIR/v1/seals/secret		the key of all seals, mode 0600
  *	DIR/v1/tmp/			names that live for microseconds, and unnamed files
@@ -311,7 +311,7 @@ void cache_seal_drop(struct cache *cache, const uint8_t sha256[32]);
 /* ---- what is there ---- */
 
 /*
- * Notes which file of which source an object is, for people; a path of "": no single file of it.
+ * Notes the path and the source that an object came from, for people. A path of "": no single file.
  * Both are cut at the front if longer than MAX_CACHE_NAME, and lose their control characters. Those
  * noted long ago are forgotten. Best effort. NULL-safe.
  */

@@ -37,7 +37,7 @@ struct file {
 
 /* ---- beginning ---- */
 
-/* How many bytes of the disk it takes. */
+/* Returns how many bytes of the disk the file takes. */
 static uint64_t disk_bytes(int fd)
 {
 	struct stat st;
@@ -158,7 +158,7 @@ dev_t file_disk(const struct file *d)
 	return fstat(d->fd, &st) < 0 ? 0 : st.st_dev;
 }
 
-/* Room on the disk for an unnamed file. What is certain to come has it from now on. */
+/* Checks the room on the disk for an unnamed file; allocates it if the size is certain. */
 static int reserve_unnamed(const struct file *d, uint64_t size, bool certain)
 {
 	uint64_t have = disk_bytes(d->fd);
@@ -392,7 +392,7 @@ int file_make_room(struct file *d, uint64_t n, const char *name,
 	full = d->fill && cache_reserve(d->cache, n) < 0;
 	if (full && drop && drop(ctx, true))
 		full = cache_reserve(d->cache, n) < 0;
-	/* unnamed files take nothing of the cache's share, but room on its disk */
+	/* unnamed files are outside the limit of the cache, but take room on its disk */
 	if (full && drop && !file_has_room(d, n) && drop(ctx, false))
 		full = cache_reserve(d->cache, n) < 0;
 	if (full && drop) {

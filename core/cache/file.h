@@ -57,7 +57,7 @@ int file_restart(struct file *d, const char *validator);
 
 /*
  * Makes sure that `size` bytes fit: 0, -ENOSPC or -errno. `certain`: the size is known, not only
- * claimed by a server, so the cache may evict other objects now, and the disk gives the room.
+ * claimed by a server, so the cache may evict other objects now, and the blocks are allocated.
  */
 int file_reserve(struct file *d, uint64_t size, bool certain);
 
@@ -92,7 +92,7 @@ void file_progress(struct file *d, uint64_t len);
 /* The end of the bytes that were written. */
 uint64_t file_end(const struct file *d);
 
-/* How long it is or was to be, as far as is known. */
+/* The length of the file, or the length that was announced for it if that is more. */
 uint64_t file_wanted(const struct file *d);
 
 /*

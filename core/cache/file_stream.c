@@ -10,7 +10,7 @@ struct file_stream {
 	struct stream stream;
 	struct file *dest;
 	struct stream *in;
-	uint64_t have; /* bytes that are there already */
+	uint64_t have; /* bytes that the file had before the stream began */
 	uint64_t off;
 };
 

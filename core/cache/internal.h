@@ -48,7 +48,7 @@ struct cache {
 	char *path;				 /* of v1/, absolute */
 	uint64_t limit;
 	atomic_bool failed;	 /* to be filled, which was logged */
-	_Atomic int64_t full_ms; /* when it last had no room; 0: never */
+	_Atomic int64_t full_ms; /* when the cache last had no room, by now_ms(); 0: never */
 	bool has_secret;	 /* false: no seals */
 	uint8_t secret[KEY_SIZE];
 
@@ -168,7 +168,7 @@ int cache_evict(struct cache *c, uint64_t bytes);
  */
 void cache_log_full(struct cache *c, const char *subject, uint64_t bytes);
 
-/* All names that cache_name_put() has noted. 0 or -ENOMEM. */
+/* Reads all names that cache_name_put() has noted. 0 or -ENOMEM. */
 struct cache_names;
 int cache_names_read(struct cache *c, struct cache_names **ret);
 void cache_names_free(struct cache_names *names); /* NULL-safe */

@@ -5,7 +5,7 @@
  *
  * v1/names has a line for each: the sha256 in hex, a tab, the path, a tab, the source. Each line is
  * appended by one write(2), so those of several processes do not mix. A full file becomes
- * v1/names.old, in place of an earlier one. Of several lines of one object the last counts.
+ * v1/names.old, in place of an earlier one. The last of several lines for one object counts.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +28,7 @@ struct cache_names {
 
 /* ---- writing ---- */
 
-/* Appends a tab and the text, or its end if it is too long. Returns how many bytes that is. */
+/* Writes a tab and the text, or the end of a text that is too long. Returns the bytes written. */
 static size_t add_text(char *to, const char *text)
 {
 	size_t n = strlen(text);

@@ -10,7 +10,7 @@
  * streams of one file have windows of their own; of those that nobody goes on with, the oldest
  * gives way.
  *
- * A new connection is slow at first, and who reads in order waits for the slowest. So the first
+ * A new connection is slow at first, and a reader in order waits for the slowest. So the first
  * request of a further connection is short, and lies at the far end of what the server needs to be
  * busy, even behind the window: what is before it comes over the connections that are quick by
  * then. A stream may have one more for each few MiB that were read, so that little is fetched in
@@ -34,7 +34,7 @@ struct ahead_stream {
 	uint64_t run;	/* how many were read in order; 0: the stream is free */
 	uint64_t used;	/* when it was last read, by a->reads */
 	uint64_t far;	/* behind the first requests of further connections */
-	bool left;	/* nobody has had the object open since it was read */
+	bool left;	/* the object was closed by all since the stream was read */
 };
 
 struct ahead {
@@ -52,7 +52,7 @@ struct ahead_stream *ahead_read(struct ahead *a, uint64_t i, uint64_t end);
 /* A stream of an object with such chunks goes on at the start of this one. Returns it; not NULL. */
 struct ahead_stream *ahead_continue(struct ahead *a, const struct ahead_stream *s, uint64_t unit);
 
-/* Nobody has the object open any more: no stream goes on by itself. */
+/* The last reader has closed the object: no stream is continued until it is read again. */
 void ahead_leave(struct ahead *a);
 
 /* How many bytes of a stream's window are behind chunk `end`. */
@@ -61,7 +61,7 @@ uint64_t ahead_beyond(const struct ahead *a, const struct ahead_stream *s, uint6
 /* The stream whose chunks were asked for up to `asked`; or NULL. */
 struct ahead_stream *ahead_find(struct ahead *a, uint64_t asked);
 
-/* Is it read, and worth more than one request at a time? */
+/* Is the stream still read, and long enough for several requests at once? */
 bool ahead_is_long(const struct ahead *a, const struct ahead_stream *s);
 
 /* Has enough of the stream been read for one more connection to its server? */

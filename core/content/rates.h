@@ -37,7 +37,7 @@ struct rates {
 void rates_init(struct rates *r);
 void rates_finish(struct rates *r);
 
-/* Those of the server of a URL (NULL: not known), which live as long as `r`. Never NULL. */
+/* Returns the rates of the server of a URL (NULL: not known), which live as long as `r`. */
 struct server_rates *rates_of(struct rates *r, const char *url);
 
 void server_rates_init(struct server_rates *s);
