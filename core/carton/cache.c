@@ -95,7 +95,7 @@ int carton_cache_path(const struct carton_cache_options *options, const char *sh
 		return r;
 	r = cache_path(cache, hash, ret_path, n);
 	cache_close(cache);
-	return r;
+	return r == -ENOENT ? log_error(r, sha256, "is not in the cache") : r;
 }
 
 /* ---- verify ---- */

@@ -296,9 +296,8 @@ int ctl_cache(char **words, int n, const struct args *a)
 		return EXIT_USAGE;
 	carton_log_set(ctl_on_log, &log);
 	r = action->run(n > 1 ? words[1] : NULL, &options, a->values.json);
-	/* why the cache cannot be opened was logged */
+	/* most failures were logged */
 	if (r < 0 && r != -EBADMSG && !log.problems)
-		text_line(stderr, "cartonctl: cache %s: %s", action->name,
-			  r == -ENOENT ? "not in the cache" : strerror(-r));
+		text_line(stderr, "cartonctl: cache %s: %s", action->name, strerror(-r));
 	return ctl_flush(r < 0 ? EXIT_BAD : EXIT_GOOD);
 }
