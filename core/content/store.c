@@ -52,7 +52,6 @@ enum object_state object_state(struct object *o)
 
 static void object_free(struct object *o)
 {
-	chunk_seal_keep(o);
 	bytes_finish(&o->bytes);
 	o->ops->free(o);
 }
@@ -212,10 +211,19 @@ void object_store_stop(struct object_store *s)
 	pthread_mutex_unlock(&s->lock);
 }
 
+/* While all objects are there: the name of a seal is of the file's and of the index's sha256. */
+static void keep_chunk_seals(struct object_store *s)
+{
+	for (size_t i = 0; s->buckets && i < s->n_buckets; i++)
+		for (struct object *o = s->buckets[i]; o; o = o->next_hash)
+			chunk_seal_keep(o);
+}
+
 void object_store_free(struct object_store *s)
 {
 	if (!s)
 		return;
+	keep_chunk_seals(s);
 	for (size_t i = 0; s->buckets && i < s->n_buckets; i++)
 		while (s->buckets[i]) {
 			struct object *o = s->buckets[i];
