@@ -164,7 +164,8 @@ static int list_objects(const struct carton_cache_options *options, bool json)
 	int r = carton_cache_list(options, add_object, &l);
 
 	if (r == 0) {
-		qsort(l.objects, l.n, sizeof(*l.objects), compare);
+		if (l.n)
+			qsort(l.objects, l.n, sizeof(*l.objects), compare);
 		(json ? put_json : put_table)(&l);
 	}
 	free_list(&l);
