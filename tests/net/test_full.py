@@ -85,7 +85,8 @@ def test_all_in_use(served, nginx, cache, method):
         with ThreadPoolExecutor(len(contents)) as pool:
             assert all(pool.map(hold, range(len(contents))))
         assert sum(r['sent'] for r in nginx.requests()) <= 1.1 * sum(map(len, contents))
-        assert 0 < missing(m) <= 3 * MIB
+        # how many of the four are there at that moment is a matter of time
+        assert 0 < missing(m) <= sum(map(len, contents)) - 7 * MIB
     assert len(set(cache.objects()) & {digest(c) for c in contents}) == 2
 
 
