@@ -19,6 +19,7 @@ library that is not installed.
 import atexit
 import collections
 import ctypes
+import difflib
 import errno
 import functools
 import io
@@ -276,7 +277,8 @@ class Carton:
         known, values = dict(_Options._fields_), _Options(chunks=True)
         for name, value in {'views': 'views', **options}.items():
             if name not in known or known[name] is c_void_p:
-                raise TypeError(f'no such option: {name}')
+                near = difflib.get_close_matches(name, known, 1)
+                raise TypeError(f'no such option: {name}' + ''.join(f'; did you mean {n}?' for n in near))
             if known[name] is _list and value is not None:
                 value = (c_char_p * (len(value) + 1))(*map(_bytes, value), None)
             elif known[name] is c_char_p and value is not None:
@@ -415,8 +417,10 @@ class Carton:
 
     def open(self, path, mode='r', buffering=-1, **text):
         """As the built-in open(), for reading: a File with buffering=0, a reader with a buffer, or text."""
-        if mode not in ('r', 'rt', 'rb') or (buffering == 0 and mode != 'rb'):
-            raise ValueError(f'a carton is read: {mode!r} with buffering {buffering} is not possible')
+        if mode not in ('r', 'rt', 'rb'):
+            raise io.UnsupportedOperation(f'a carton can only be read, with the mode r, rt or rb: {mode!r}')
+        if buffering == 0 and mode != 'rb':
+            raise ValueError('text needs a buffer')
         raw = File(self, path)
         if buffering == 0:
             return raw
@@ -432,9 +436,23 @@ class Carton:
         where = os.path.join(self._views, file or 'tensor_data')
         where = '' if _lib.carton_is_bare(self._handle) else where
         if where not in self._indexes:
-            index = json.loads(bytes(self.memoryview(os.path.join(where, 'index.json'))))
+            try:
+                index = json.loads(bytes(self.memoryview(os.path.join(where, 'index.json'))))
+            except FileNotFoundError as e:
+                self._explain(file, e)
+                return where, {}
             self._indexes[where] = {t['name']: t for t in index['tensors']}
         return where, self._indexes[where]
+
+    def _explain(self, file, missing):
+        """Returns if there is no index because the carton has no tensor_data."""
+        try:
+            self._resolve(file or 'tensor_data')
+        except FileNotFoundError:
+            if file:
+                raise
+            return
+        raise FileNotFoundError(missing.errno, 'has no tensors, or views are off', file or 'tensor_data') from None
 
     @_in_use
     def tensors(self, file=None):
@@ -450,6 +468,9 @@ class Carton:
         import numpy
         where, index = self._index(file)
         if name not in index:
+            if file:    # a damaged file has no tensors, and its error says why
+                with File(self, file) as f:
+                    f.read(1)
             raise KeyError(name)
         files = [f for f in index[name]['files'] if '/' not in f]
         if not files:
@@ -471,6 +492,10 @@ def _plain(numpy, data, shape):
     plain = size in (1, 2, 4, 8) and not rest
     # else they have less than a byte each
     return numpy.frombuffer(data, f'<u{size}').reshape(shape) if plain else numpy.frombuffer(data, 'u1')
+
+
+def __dir__():
+    return [*__all__, '__doc__', '__file__', '__name__']
 
 
 _open = weakref.WeakSet()

@@ -15,7 +15,7 @@ import chunkindex
 from chunkindex import CHUNK
 from harness import BUILD, ROOT, at_once, environment, eventually, run
 from origin import LinkedCarton, fault_bytes
-from zipwriter import sample
+from zipwriter import Carton, sample
 
 pytestmark = pytest.mark.needs_plain_build      # the interpreter has no sanitizer
 
@@ -106,6 +106,37 @@ for wrong in (lambda: c.tensor('numeric'), lambda: carton.open(sys.argv[1] + '.n
     assert 'memory' in memory and option == 'TypeError no such option: color'
 
 
+def test_tensors_that_are_not_there(work):
+    """No tensor_data is no tensor; a damaged file is damaged, and does not merely lack them."""
+    head = json.dumps({'a': {'dtype': 'F32', 'shape': [1], 'data_offsets': [0, 4]}}).encode()
+    c = Carton()
+    c.add('model/x.safetensors', struct.pack('<Q', len(head)) + head + bytes(4), method='stored')
+    path = c.write(work / 'm.carton')
+    data = bytearray(path.read_bytes())
+    data[data.find(c.files()['model/x.safetensors'])] ^= 1
+    (work / 'bad.carton').write_bytes(data)
+    p = python(work, '''
+good, bad = map(carton.open, sys.argv[1:])
+print(good.tensors(), good.tensor('a', 'model/x.safetensors'))
+for wrong in (lambda: good.tensor('a'), lambda: good.tensor('b', 'model/x.safetensors'),
+              lambda: good.tensor('a', 'carton.toml'), lambda: good.tensors('model/none'),
+              lambda: bad.tensor('a', 'model/x.safetensors'), lambda: good.open('carton.toml', 'w'),
+              lambda: carton.open(sys.argv[1], verify_key=1)):
+    try:
+        wrong()
+    except Exception as e:
+        print(type(e).__name__, e)
+''', path, work / 'bad.carton')
+    assert p.returncode == 0 and p.stderr == ''
+    assert p.stdout.splitlines() == [
+        '{} [0.]', "KeyError 'a'", "KeyError 'b'",
+        "FileNotFoundError [Errno 2] has no tensors, or views are off: 'carton.toml'",
+        "FileNotFoundError [Errno 2] No such file or directory: 'model/none'",
+        p.stdout.splitlines()[5], "UnsupportedOperation a carton can only be read, with the mode r, rt or rb: 'w'",
+        'TypeError no such option: verify_key; did you mean verify_keys?']
+    assert re.match('DamagedError .*sha256.*model/x.safetensors', p.stdout.splitlines()[5])
+
+
 def test_no_byte_of_a_damaged_carton(work):
     """Not by any way to read, and also not of what is made of the file."""
     path = damaged(work)
@@ -181,7 +212,7 @@ for wrong in (lambda: c.listdir('carton.toml'), lambda: c.file('../carton.toml')
     assert p.stdout.splitlines() == [
         "['a=b c.txt', 'empty', 'latest.png', 'picture.png'] Sample model 3008 ['numeric', 'ragged', 'words']",
         'spec_version = 1', "1000000000000000 b'' b''", 'NotADirectoryError', 'FileNotFoundError', 'IsADirectoryError',
-        'ValueError', 'FileNotFoundError', 'FileNotFoundError', 'KeyError', 'TypeError', 'ValueError', 'ValueError',
+        'ValueError', 'FileNotFoundError', 'FileNotFoundError', 'KeyError', 'TypeError', 'UnsupportedOperation', 'ValueError',
         'ValueError', 'TypeError', 'ValueError']
 
 
