@@ -16,7 +16,8 @@ enum exit_status {
 	EXIT_DAMAGED = 2, /* cartonctl verify found problems */
 	EXIT_SYSTEM = 2,
 	EXIT_MOUNT = 32,
-	EXIT_LATER = 75, /* a server is not reached now, or overloaded (EX_TEMPFAIL) */
+	EXIT_LATER = 75,   /* a server is not reached now, or overloaded (EX_TEMPFAIL) */
+	EXIT_SIGNAL = 128, /* and the number of the signal that has interrupted it */
 };
 
 /* The exit status for -errno: EXIT_LATER if the error may be gone soon, else `other`. */

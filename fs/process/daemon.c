@@ -55,8 +55,16 @@ static int wait_for_child(pid_t child, int fd, const sigset_t *signals)
 			return EXIT_SYSTEM;
 	if (WIFEXITED(status))
 		return WEXITSTATUS(status);
-	text_line(stderr, "cartonfs: killed by signal %d before it was mounted", WTERMSIG(status));
-	return EXIT_SYSTEM;
+	/* over a bar that it has left, and the ^C */
+	if (isatty(STDERR_FILENO))
+		fputs("\r\033[K", stderr);
+	if (!sigismember(signals, WTERMSIG(status))) {
+		text_line(stderr, "cartonfs: killed by signal %d before it was mounted",
+			  WTERMSIG(status));
+		return EXIT_SYSTEM;
+	}
+	text_line(stderr, "cartonfs: interrupted; nothing is mounted");
+	return EXIT_SIGNAL + WTERMSIG(status);
 }
 
 bool daemon_fork(int *ret_fd, int *ret_status)

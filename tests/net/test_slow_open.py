@@ -5,13 +5,14 @@ import hashlib
 import os
 import pty
 import re
+import signal
 import subprocess
 import threading
 
 import pytest
 
 import oms
-from harness import CARTONCTL, environment
+from harness import CARTONCTL, CARTONFS, environment
 from hubrepo import HubServer, Repo
 from modelscope import Model, ModelScope
 from origin import MIB, fault_bytes
@@ -114,3 +115,25 @@ def test_a_slow_import(work, cache, terminal):
         pattern = 'import 0 B  0 B/s' if terminal else f'^cartonctl: {source}: waiting for the server\n'
         shown = run_slow(go, env, terminal, pattern, 'import', cache.flag, source, work / 'm.carton')
     assert re.search(pattern, shown), shown
+
+
+def test_an_interrupted_mount(registry, work, cache):
+    """One line of its own, over the bar, and the exit status of a shell."""
+    go = threading.Event()
+    (work / 'mnt').mkdir()
+    with slow_hub(go, registry, work) as (source, env):
+        reader, writer = pty.openpty()
+        p = subprocess.Popen([CARTONFS, *cache.options, source, work / 'mnt'], stdin=subprocess.DEVNULL,
+                             stdout=subprocess.DEVNULL, stderr=writer, env=environment() | env)
+        os.close(writer)
+        shown = ''
+        with contextlib.suppress(OSError):
+            while block := os.read(reader, 4096).decode(errors='replace'):
+                shown += block
+                if 'download 0 B' in shown:
+                    p.send_signal(signal.SIGINT)
+        os.close(reader)
+        go.set()
+        assert p.wait() == 128 + signal.SIGINT, shown
+    assert shown.endswith('\r\x1b[Kcartonfs: interrupted; nothing is mounted\r\n'), shown
+    assert not os.path.ismount(work / 'mnt')
