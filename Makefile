@@ -16,8 +16,8 @@ SYSUSERSDIR ?= $(PREFIX)/lib/sysusers.d
 BASHDIR ?= $(PREFIX)/share/bash-completion/completions
 FISHDIR ?= $(PREFIX)/share/fish/vendor_completions.d
 ZSHDIR ?= $(PREFIX)/share/zsh/site-functions
-# the only place where mount(8) looks for mount.cartonfs
-MOUNTDIR ?= /sbin
+# mount(8) looks for mount.cartonfs in /sbin only, where an ordinary user can put nothing
+MOUNTDIR ?= $(if $(DESTDIR)$(filter 0,$(shell id -u)),,$(PREFIX))/sbin
 # where the Python module goes: that of the system's Python below PREFIX; nowhere if there is no Python
 PYTHON ?= /usr/bin/python3
 PYTHONDIR ?= $(shell $(PYTHON) .packaging/python/where.py $(PREFIX) 2>/dev/null)
@@ -407,7 +407,7 @@ install: all
 	for f in $(LINKED); do \
 		IFS=:; set -- $$f; to='$(DESTDIR)'$$2; echo "link $$to"; mkdir -p "$${to%/*}"; ln -sf "$$1" "$$to"; \
 	done
-	@[ -n '$(DESTDIR)' ] || ldconfig
+	@[ -n '$(DESTDIR)' ] || [ "$$(id -u)" -ne 0 ] || ldconfig
 
 uninstall:
 	@set -e; set -f; for f in $(INSTALLED) $(LINKED); do \

@@ -11,6 +11,7 @@
 #include "ctl/ask.h"
 #include "common/privacy.h"
 #include "common/text.h"
+#include "ctl/term.h"
 
 /*
  * A ctl_question, whose answer has no text: asks the mount of words[0] to fetch from the URL
@@ -52,8 +53,11 @@ int ctl_refresh(char **words, int n, const struct args *a)
 	r = copies[1] ? q.r : -ENOMEM;
 	free(copies[1]);
 	free(q.text);
-	if (r == 0)
+	if (r == 0) {
+		term_put(words[0]);
+		puts(": the next request goes to the new URL; cartonctl status shows if it fails");
 		return ctl_flush(EXIT_GOOD);
+	}
 	why = r == -ENOTTY     ? "is not a mount of cartonfs" :
 	      r == -EOPNOTSUPP ? "its carton does not come from a server" :
 	      r == -ETIMEDOUT  ? CTL_NO_ANSWER :

@@ -76,7 +76,7 @@ def test_refresh(fault, mount_fg, cache, tmp_path):
         assert p.returncode == 0, p.stderr
         assert errno_of(m.read, 'model/x') == 116
         p = ctl('refresh', m.path, url('two'))
-        assert p.returncode == 0, p.stderr
+        assert p.returncode == 0 and 'the next request goes to the new URL' in p.stdout, p.stderr
         assert m.sha('model/x') == c.hashes()['model/x']
         for bad in ('ftp://h/x', 'nothing'):
             p = ctl('refresh', m.path, bad)

@@ -392,6 +392,19 @@ def unit_target(unit):
     return f'lib/systemd/{unit if "/" in unit else "system/" + unit}'
 
 
+def test_install_as_an_ordinary_user(work):
+    """Below a directory of his own, without what only root may do; uninstall leaves no file."""
+    prefix = work / 'prefix'
+    (work / 'id').write_text('#!/bin/sh\necho 1000\n')
+    (work / 'id').chmod(0o755)
+    for target in ('install', 'uninstall'):
+        p = run('make', '-o', 'all', target, f'BUILD={BUILD}', f'PREFIX={prefix}', cwd=ROOT,
+                env={'PATH': f'{work}:{os.environ["PATH"]}'})
+        assert p.returncode == 0, p.stderr
+        files = {str(f.relative_to(prefix)) for f in prefix.rglob('*') if not f.is_dir()}
+        assert ({'bin/cartonfs', 'sbin/mount.cartonfs'} <= files) if target == 'install' else not files
+
+
 @pytest.mark.parametrize('prefix', ['/usr/local', '/usr', '/opt/carton'])
 def test_install_and_uninstall(work, prefix):
     args = [] if prefix == '/usr/local' else [f'PREFIX={prefix}']
