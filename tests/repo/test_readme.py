@@ -140,6 +140,8 @@ def newcomer(work):
     (work / 'build').mkdir()
     hashes = load_demo().write_carton(work / 'build/sample.carton')
     assert ctl('extract', work / 'build/sample.carton', work / 'build/sample').returncode == 0
+    (work / 'core').symlink_to(ROOT / 'core')
+    (work / 'build/libcarton.so.0').symlink_to(BUILD / 'libcarton.so.0')
     (work / 'bin').mkdir()
     for name, text in {'sudo': '"$@"', **({} if IS_ROOT else {'umount': 'fusermount3 -u "$@"'})}.items():
         (work / 'bin' / name).write_text(f'#!/bin/sh\nexec {text}\n')
@@ -154,10 +156,12 @@ def test_commands(newcomer, server):
     work, hashes, path = newcomer
     seen = {}
     for command in OTHERS:
+        if SANITIZED and 'python3' in command:      # the interpreter has no sanitizer
+            continue
         here = command
         for there, url in server.items():
             here = here.replace(there, url)
-        p = run('sh', '-ec', here, cwd=work, env={'PATH': path})
+        p = run('sh', '-ec', here, cwd=work, env={'PATH': path, 'PYTHONDONTWRITEBYTECODE': '1'})
         assert p.returncode == 0, f'{command}: {p.stderr}'
         seen[command] = p.stdout
     assert mountinfo(work / 'mnt') is None, 'README.md leaves a mount behind'
