@@ -63,6 +63,7 @@ struct ahead_stream *ahead_read(struct ahead *a, uint64_t i, uint64_t end)
 	}
 	s->asked = MAX(s->asked, s->next);
 	s->used = ++a->reads;
+	s->most = 0;
 	s->left = false;
 	return s;
 }
@@ -100,18 +101,28 @@ static uint64_t window(const struct ahead *a, const struct ahead_stream *s)
 	return s->run < 2 ? 0 : MIN(GROWTH * s->run * a->unit, needed(a));
 }
 
+/* Behind its last chunk. */
+static uint64_t window_end(const struct ahead *a, const struct ahead_stream *s)
+{
+	uint64_t most = window(a, s);
+
+	return s->next + (s->most ? MIN(most, s->most) : most) / a->unit;
+}
+
 uint64_t ahead_beyond(const struct ahead *a, const struct ahead_stream *s, uint64_t end)
 {
-	uint64_t to = s->next + window(a, s) / a->unit;
+	uint64_t to = window_end(a, s);
 
 	return s->asked < end || to <= end ? 0 : (to - end) * a->unit;
 }
 
-struct ahead_stream *ahead_continue(struct ahead *a, const struct ahead_stream *s, uint64_t unit)
+struct ahead_stream *ahead_continue(struct ahead *a, const struct ahead_stream *s, uint64_t unit,
+				    uint64_t most)
 {
 	struct ahead_stream *own = ahead_read(a, 0, 0);
 
 	own->run = MAX(own->run, s->run * unit / a->unit);
+	own->most = most;
 	return own;
 }
 
@@ -134,31 +145,37 @@ bool ahead_is_long(const struct ahead *a, const struct ahead_stream *s)
 	return !s->left && worth(a, s) > 1;
 }
 
-bool ahead_may_connect(const struct ahead *a, const struct ahead_stream *s)
+/* Has enough of the stream been read for one more connection to its server? */
+static bool may_connect(const struct ahead *a, const struct ahead_stream *s)
 {
 	return a->server->connections < worth(a, s);
 }
 
-/* The first request of a further connection: where the reader needs it last. */
-static void use_far_end(const struct ahead *a, const struct ahead_stream *s, uint64_t n,
+/*
+ * The first request of a further connection: where the reader needs it last. False: it would come
+ * late, and nothing else is to be had meanwhile.
+ */
+static bool use_far_end(const struct ahead *a, const struct ahead_stream *s, uint64_t n,
 			struct ahead_part *ret)
 {
 	uint64_t size = MAX(FIRST_REQUEST / a->unit, 1);
-	uint64_t last = n - MIN(size, n), far = s->next + needed(a) / a->unit;
+	uint64_t last = n - MIN(size, n);
+	uint64_t far = s->next + (s->most ? MIN(needed(a), s->most) : needed(a)) / a->unit;
 
 	if (s->far <= last)
 		ret->first = MAX(ret->first, MIN(MAX(far, s->far), last));
 	ret->end = MIN(ret->first + size, n);
+	return far <= last || a->more;
 }
 
 bool ahead_next(const struct ahead *a, const struct ahead_stream *s, unsigned busy, uint64_t n,
 		struct ahead_part *ret)
 {
-	uint64_t most = window(a, s), end = s->next + most / a->unit, size = most;
+	uint64_t end = window_end(a, s), size = window(a, s);
 	unsigned connections = a->server->connections;
 	bool further = busy > 0 && busy >= connections, is_long = ahead_is_long(a, s);
 
-	if (busy > 0 && (!is_long || (further && !ahead_may_connect(a, s))))
+	if (busy > 0 && (!is_long || (further && !may_connect(a, s))))
 		return false;
 	if (is_long && connections > 1)
 		size /= MAX(REQUESTS / active(a), 1);
@@ -168,9 +185,7 @@ bool ahead_next(const struct ahead *a, const struct ahead_stream *s, unsigned bu
 	if (s->asked >= n || s->asked + size > end)
 		return false;
 	*ret = (struct ahead_part){ s->asked, MIN(s->asked + size, n) };
-	if (further)
-		use_far_end(a, s, n, ret);
-	return true;
+	return !further || use_far_end(a, s, n, ret);
 }
 
 void ahead_failed(struct ahead *a, uint64_t i)

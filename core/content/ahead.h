@@ -34,13 +34,16 @@ struct ahead_stream {
 	uint64_t run;	/* how many were read in order; 0: the stream is free */
 	uint64_t used;	/* when it was last read, by a->reads */
 	uint64_t far;	/* behind the first requests of further connections */
-	bool left;	/* the object was closed by all since the stream was read */
+	uint64_t
+		most; /* bytes of its window, which is a part of another object's; 0: it is read here */
+	bool left; /* the object was closed by all since the stream was read */
 };
 
 struct ahead {
 	uint64_t unit;		     /* bytes of a chunk */
 	uint64_t reads;		     /* calls of ahead_read() */
 	struct server_rates *server; /* the one that is asked first; NULL: of a local file */
+	bool more;		     /* who has read all of the object goes on in another one */
 	struct ahead_stream streams[AHEAD_STREAMS];
 };
 
@@ -49,8 +52,12 @@ void ahead_init(struct ahead *a, uint64_t unit, struct server_rates *server);
 /* Somebody reads [i, end). Returns the stream, which begins with it unless it goes on; not NULL. */
 struct ahead_stream *ahead_read(struct ahead *a, uint64_t i, uint64_t end);
 
-/* A stream of an object with such chunks goes on at the start of this one. Returns it; not NULL. */
-struct ahead_stream *ahead_continue(struct ahead *a, const struct ahead_stream *s, uint64_t unit);
+/*
+ * The window of a stream of an object with such chunks has `most` bytes from the start of this one
+ * on. Returns the stream that it will go on with; not NULL.
+ */
+struct ahead_stream *ahead_continue(struct ahead *a, const struct ahead_stream *s, uint64_t unit,
+				    uint64_t most);
 
 /* The last reader has closed the object: no stream is continued until it is read again. */
 void ahead_leave(struct ahead *a);
@@ -63,9 +70,6 @@ struct ahead_stream *ahead_find(struct ahead *a, uint64_t asked);
 
 /* Is the stream still read, and long enough for several requests at once? */
 bool ahead_is_long(const struct ahead *a, const struct ahead_stream *s);
-
-/* Has enough of the stream been read for one more connection to its server? */
-bool ahead_may_connect(const struct ahead *a, const struct ahead_stream *s);
 
 /* The chunks [first, end). */
 struct ahead_part {

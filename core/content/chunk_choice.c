@@ -85,15 +85,25 @@ bool choice_is_early(const struct sparse *p)
 	return p->n_fills > 0 && !p->answered;
 }
 
-bool choice_follows(const struct fill *f)
+/* Are chunks beside its own being asked for? Lock held. */
+static bool follows(const struct fill *f)
 {
-	const struct sparse *p = f->sparse;
-
-	for (const struct fill *other = p->fills; other; other = other->next)
+	for (const struct fill *other = f->sparse->fills; other; other = other->next)
 		/* reads of a stream come in any order */
 		if (!other->held && (other->end == f->first || other->first == f->end))
 			return true;
 	return false;
+}
+
+/* Is a connection to the server free? */
+static bool is_free(const struct sparse *p)
+{
+	return p->ahead.server->busy < p->ahead.server->connections;
+}
+
+bool choice_may_begin(const struct fill *f)
+{
+	return !choice_is_early(f->sparse) && (is_free(f->sparse) || !follows(f));
 }
 
 void choice_came(const struct fill *f, uint64_t bytes)
@@ -124,10 +134,11 @@ struct fill *choice_next(struct sparse *p)
 
 	pthread_mutex_lock(&p->lock);
 	f = p->fills;
-	while (f && (!f->held || choice_is_early(p) || choice_follows(f)))
+	while (f && (!f->held || !choice_may_begin(f)))
 		f = f->next;
 	if (f) {
-		s = ahead_find(&p->ahead, f->end);
+		/* the first request of a connection is short */
+		s = is_free(p) ? ahead_find(&p->ahead, f->end) : NULL;
 		if (s && !choice_is_full(f) && sparse_take(p, f->first) &&
 		    ahead_next(&p->ahead, s, 0, chunks_count(p->file), &part) &&
 		    choice_claim(p, part.first)) {

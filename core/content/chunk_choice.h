@@ -23,7 +23,7 @@ struct sparse {
 	struct chunked *chunks;
 	struct file *dest; /* where they go */
 	int fd;		   /* of the same file */
-	/* A request has ended well: its connection is free. No lock held. */
+	/* A request has ended well, or is the first to be answered: others may begin. No lock held. */
 	void (*go_on)(struct sparse *p);
 
 	atomic_bool logged;   /* that the carton has other bytes */
@@ -69,9 +69,6 @@ bool choice_is_full(const struct fill *f);
  */
 void choice_make(struct fill *f, uint64_t first, uint64_t i, uint64_t end);
 
-/* Are chunks beside its own being asked for, over a connection that is soon free? */
-bool choice_follows(const struct fill *f);
-
 /* Is a fill held? */
 bool choice_has_held(const struct sparse *p);
 
@@ -86,6 +83,12 @@ void choice_came(const struct fill *f, uint64_t bytes);
 
 /* This URL has sent all of a fill. Lock not held. */
 void choice_served(struct sparse *p, const char *url);
+
+/*
+ * May a held fill begin? What follows one that is under way waits for its connection, unless
+ * another one is free: a new one is slow.
+ */
+bool choice_may_begin(const struct fill *f);
 
 /* Marks a held fill as no longer held; the caller begins it. */
 void choice_release(struct fill *f);

@@ -37,13 +37,16 @@ static void begin_held(struct sparse *p)
 static void note_answer(struct fill *f)
 {
 	struct sparse *p = f->sparse;
+	bool early;
 
 	f->answered = true;
 	if (f->what != FILL_CHUNKS)
 		return;
 	rates_answered(f->server, (uint64_t)MAX(now_us() - f->began_us, 1));
-	atomic_store(&p->answered, true);
+	early = !atomic_exchange(&p->answered, true);
 	begin_held(p);
+	if (early)
+		p->go_on(p);
 }
 
 static void note_bad(struct fill *f, const char *url)

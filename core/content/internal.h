@@ -24,6 +24,7 @@
  *	into_file	a file for what cannot be read in place
  *	chunk_choice	which chunks one request asks for, and when
  *	chunk_fill	fetches and verifies chunks
+ *	chunk_ahead	fetches chunks ahead of readers
  *	sparse		fetches the chunks of an object as they are read
  *	by_index	what need not be copied first, since the chunk index has it
  *	local		bytes of entries of a local container
@@ -70,7 +71,7 @@ struct object {
 	atomic_bool doubted;	 /* there is a note of that, see doubt_keep() */
 	atomic_bool agreed;	 /* its hash is known to agree with the index, see agreed_keep() */
 	atomic_bool named;	 /* this mount has noted its name, see name_keep() */
-	_Atomic(struct object *) next; /* see object_follow() */
+	_Atomic(struct object *) next, before; /* see object_follow() */
 	_Atomic uint64_t in_order; /* bytes that the last reader has read so, of it or before it */
 	int64_t stale_ms;	   /* of `content`: when the last one ended with -ESTALE; 0 */
 

@@ -182,7 +182,7 @@ void object_put(struct object *o)
 	struct object_store *s = o->store;
 
 	pthread_mutex_lock(&s->lock);
-	if (o->fill_pins > 0 && o->pins == o->fill_pins + 1) {
+	if (o->pins == o->fill_pins + 1 && o->bytes.chunks && chunked_filler(o->bytes.chunks)) {
 		pthread_mutex_unlock(&s->lock);
 		chunked_unpinned(o->bytes.chunks);
 		pthread_mutex_lock(&s->lock);
@@ -195,9 +195,13 @@ void object_put(struct object *o)
 
 void object_follow(struct object *o, struct object *next)
 {
-	atomic_store(&o->next, next != o ? next : NULL);
-	if (next && next != o)
+	if (next == o)
+		next = NULL;
+	if (next) {
+		atomic_store(&next->before, o);
 		atomic_store(&next->in_order, atomic_load(&o->in_order));
+	}
+	atomic_store(&o->next, next);
 }
 
 /* Drops the cache entry after a failed read check. The caller holds a pin. */

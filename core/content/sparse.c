@@ -4,11 +4,12 @@
 #include <stdlib.h>
 
 #include "base/util.h"
+#include "content/chunk_ahead.h"
 #include "content/chunk_fill.h"
 #include "content/internal.h"
 
-/* requests to one server, while some are ahead of readers; and fills that are begun at once */
-#define MAX_AHEAD 16
+/* bytes of a stream whose reads come in any order */
+#define OVERTAKES (512 * KIB)
 
 /* ---- readers ---- */
 
@@ -27,152 +28,6 @@ static int repeated(struct sparse *p, uint64_t i)
 	p->failed[i / 8] &= (unsigned char)~bit;
 	pthread_mutex_unlock(&s->lock);
 	return r;
-}
-
-/*
- * A new one for chunk `i`, which is claimed, up to `end`. It is held. NULL: no memory. Lock held.
- */
-static struct fill *add_fill(struct sparse *p, uint64_t i, uint64_t end)
-{
-	struct object *o = sparse_object(p);
-	struct fill *f = fill_new(o, FILL_CHUNKS);
-
-	if (!f)
-		return NULL;
-	f->ops = &chunk_fill_ops;
-	f->waits.expired = chunk_fill_expired;
-	f->sparse = p;
-	choice_make(f, i, i, end);
-	f->held = true;
-	f->next = p->fills;
-	if (f->next)
-		f->next->link = &f->next;
-	f->link = &p->fills;
-	p->fills = f;
-	pthread_mutex_lock(&o->store->lock);
-	o->pins++;
-	o->fill_pins++;
-	pthread_mutex_unlock(&o->store->lock);
-	return f;
-}
-
-/*
- * The fills that are to begin once the locks are released, and the rest of a stream's window, which
- * is in the next object.
- */
-struct begun {
-	size_t n;
-	struct fill *fills[MAX_AHEAD];
-	uint64_t beyond; /* bytes; 0: none. Else: */
-	uint64_t unit;
-	struct ahead_stream stream;
-};
-
-/* Is one under way that goes on also while nobody has the object open? Lock held. */
-static bool has_kept(const struct sparse *p)
-{
-	const struct fill *f = p->fills;
-
-	while (f && !f->keep)
-		f = f->next;
-	return f;
-}
-
-/*
- * Adds fills for what a stream will probably read next, before chunk `n`. Nobody waits for them
- * yet. While the first request has no answer, `keep` adds one more fill, which is held: perhaps no
- * reader comes who would add it later. Lock held.
- */
-static void read_ahead(struct sparse *p, struct ahead_stream *s, uint64_t n, bool keep,
-		       struct begun *b)
-{
-	const struct fetch_options *fetch = sparse_object(p)->store->options.fetch;
-	unsigned most = fetch ? MIN(fetch->connections, MAX_AHEAD) : 0;
-	struct ahead_part part;
-
-	/* there is no room for it, as far as is known; or the free connection is a reader's */
-	if (atomic_load(&p->full) || choice_has_held(p))
-		return;
-	/* those of other objects may end meanwhile */
-	while (b->n < MAX_AHEAD && (!choice_is_early(p) || (keep && !has_kept(p))) &&
-	       p->ahead.server->busy < most &&
-	       ahead_next(&p->ahead, s, p->ahead.server->busy, n, &part)) {
-		bool far = part.first > s->asked;
-		struct fill *f;
-
-		/* where the far end is there already, none is looked for behind it */
-		*(far ? &s->far : &s->asked) = far ? n : part.first + 1;
-		if (!choice_claim(p, part.first))
-			continue;
-		f = add_fill(p, part.first, part.end);
-		if (!f) {
-			sparse_unclaim(p, part.first);
-			return;
-		}
-		f->ahead = true;
-		f->keep = keep;
-		*(far ? &s->far : &s->asked) = f->end;
-		if (choice_is_early(p))
-			return;
-		choice_release(f);
-		b->fills[b->n++] = f;
-	}
-}
-
-/* As far as the window reaches, also behind the end. Lock held. */
-static void read_window(struct sparse *p, struct ahead_stream *s, struct begun *b)
-{
-	uint64_t n = chunks_count(p->file);
-
-	/* the stream has come to what was asked for at the far end */
-	while (s->asked < s->far &&
-	       (chunked_is_verified(p->chunks, s->asked) || choice_find(p, s->asked)))
-		s->asked++;
-	if (chunked_is_complete(p->chunks))
-		s->asked = n;
-	else
-		read_ahead(p, s, n, false, b);
-	if (!atomic_load(&sparse_object(p)->next) || choice_has_held(p))
-		return;
-	b->beyond = ahead_beyond(&p->ahead, s, n);
-	if (b->beyond > 0) {
-		b->unit = p->ahead.unit;
-		b->stream = *s;
-	}
-}
-
-/* Fetches the rest of a window from the start of the object behind `o`, if that is open. */
-static void read_on(struct object *o, const struct begun *before)
-{
-	struct object *next = atomic_load(&o->next);
-	struct begun begun = { 0 };
-	struct ahead_stream *s;
-	struct sparse *p;
-
-	/* an open may have led elsewhere since */
-	if (!next || object_get(next, NULL) < 0)
-		return;
-	p = next->bytes.chunks ? chunked_filler(next->bytes.chunks) : NULL;
-	if (p && !chunked_is_complete(p->chunks)) {
-		pthread_mutex_lock(&p->lock);
-		s = ahead_continue(&p->ahead, &before->stream, before->unit);
-		read_ahead(
-			p, s,
-			MIN(chunks_count(p->file), s->next + before->beyond / p->file->chunk_size),
-			true, &begun);
-		pthread_mutex_unlock(&p->lock);
-		for (size_t k = 0; k < begun.n; k++)
-			chunk_fill_begin(begun.fills[k]);
-	}
-	object_put(next);
-}
-
-static void begin_all(struct sparse *p, const struct begun *b)
-{
-	for (size_t k = 0; k < b->n; k++)
-		chunk_fill_begin(b->fills[k]);
-	if (b->beyond > 0)
-		read_on(sparse_object(p), b);
 }
 
 /*
@@ -195,7 +50,7 @@ static void was_read(void *ctx, uint64_t i, uint64_t end)
 {
 	struct sparse *p = ctx;
 	const struct object *o = sparse_object(p);
-	struct begun begun = { 0 };
+	struct chunk_begun begun = { 0 };
 
 	if (!o->store->options.fetch || cancel_fired(&o->store->stop) ||
 	    (chunked_is_complete(p->chunks) && !atomic_load(&o->next)))
@@ -203,27 +58,9 @@ static void was_read(void *ctx, uint64_t i, uint64_t end)
 	/* another read of the stream sees to it */
 	if (pthread_mutex_trylock(&p->lock) != 0)
 		return;
-	read_window(p, stream_of(p, i, end), &begun);
+	chunk_ahead_read(p, stream_of(p, i, end), &begun);
 	pthread_mutex_unlock(&p->lock);
-	begin_all(p, &begun);
-}
-
-/* Who needs several requests at once does not ask for one only when something is read. */
-static void go_on(struct sparse *p)
-{
-	struct object *o = sparse_object(p);
-	struct begun begun = { 0 };
-	bool open;
-
-	pthread_mutex_lock(&p->lock);
-	pthread_mutex_lock(&o->store->lock);
-	open = o->pins > o->fill_pins + 1 && !cancel_fired(&o->store->stop);
-	pthread_mutex_unlock(&o->store->lock);
-	for (size_t k = 0; k < AHEAD_STREAMS && open; k++)
-		if (ahead_is_long(&p->ahead, &p->ahead.streams[k]))
-			read_window(p, &p->ahead.streams[k], &begun);
-	pthread_mutex_unlock(&p->lock);
-	begin_all(p, &begun);
+	chunk_ahead_begin(p, &begun);
 }
 
 /* The first chunk of [i, end) that is not there; it is being fetched, or is claimed. Lock held. */
@@ -236,23 +73,38 @@ static uint64_t find_missing(const struct sparse *p, uint64_t i, uint64_t end)
 }
 
 /*
+ * Reads of a stream come in any order, also the first ones of an object: claims what chunk `i` has
+ * overtaken. Returns the first chunk of it, or `i`. Lock held.
+ */
+static uint64_t claim_overtaken(struct sparse *p, uint64_t i, bool in_order)
+{
+	uint64_t first = i, most = OVERTAKES / p->file->chunk_size;
+
+	if (in_order || (i < most && !p->fills && !p->answered))
+		while (first > 0 && i - first < most && choice_claim(p, first - 1))
+			first--;
+	return first;
+}
+
+/*
  * A new fill of chunk `i`, which is claimed, for the reader of a stream up to `end`, and for what
  * it will probably read next, as one request. NULL: no memory. Lock held.
  */
 static struct fill *fill_for(struct sparse *p, uint64_t i, uint64_t end, struct ahead_stream *s)
 {
+	uint64_t first = claim_overtaken(p, i, s->run > end - i);
 	struct ahead_part part;
 	struct fill *f;
 
 	if (s->asked <= end && ahead_next(&p->ahead, s, 0, chunks_count(p->file), &part))
 		end = MAX(end, part.end);
-	f = add_fill(p, i, end);
+	f = chunk_ahead_add(p, first, i, end);
+	for (; !f && first < i; first++)
+		sparse_unclaim(p, first);
 	if (!f)
 		return NULL;
 	s->asked = MAX(s->asked, f->end);
-	/* one that needs a new connection, which is slow, waits for what is before it */
-	if (!choice_is_early(p) && (p->ahead.server->busy < p->ahead.server->connections ||
-				    ahead_may_connect(&p->ahead, s) || !choice_follows(f)))
+	if (choice_may_begin(f))
 		choice_release(f);
 	return f;
 }
@@ -291,7 +143,7 @@ static int fetch(void *ctx, uint64_t i, uint64_t end, struct object_wait *wait)
 {
 	struct sparse *p = ctx;
 	struct ahead_stream *s;
-	struct begun begun = { 0 };
+	struct chunk_begun begun = { 0 };
 	uint64_t missing;
 	struct fill *f;
 	int r = 0;
@@ -321,12 +173,12 @@ static int fetch(void *ctx, uint64_t i, uint64_t end, struct object_wait *wait)
 		wait->end = end;
 		wait_for(f, wait);
 		r = -EINPROGRESS;
-		read_window(p, s, &begun);
+		chunk_ahead_read(p, s, &begun);
 	} else if (missing < end && r == 0) {
 		r = -ENOMEM;
 	}
 	pthread_mutex_unlock(&p->lock);
-	begin_all(p, &begun);
+	chunk_ahead_begin(p, &begun);
 	return r;
 }
 
@@ -397,7 +249,7 @@ int sparse_open(struct plan *plan, const struct chunks_file *file, struct bytes 
 		return -ENOMEM;
 	p->plan = plan_ref(plan);
 	p->file = file;
-	p->go_on = go_on;
+	p->go_on = chunk_ahead_go_on;
 	pthread_mutex_init(&p->lock, NULL);
 	p->failed = calloc(chunks_count(file) / 8 + 1, 1);
 	r = p->failed ? plan_find_urls(plan) : -ENOMEM;

@@ -15,12 +15,12 @@
  * wrong bytes never get out, and no claim is needed for that.
  *
  * Chunks come from the places of the object's plan (chunk_fill.h), those that a reader wants and
- * those ahead of readers who go on in order (ahead.h).
+ * those ahead of readers who go on in order (chunk_ahead.h).
  *
  * A chunk that is fetched costs no thread: its readers wait for a fill of it, as who opens an
  * object waits for a fill of all. Once the last of them has given up, the fill is cancelled. A fill
- * that nobody has waited for yet goes on as long as anyone has the object open; at the start of an
- * object that follows another, which is read (object_follow()), to its end.
+ * that nobody has waited for yet goes on as long as anyone has the object open; of an object that
+ * follows another, which is read (object_follow()), to its end.
  */
 #ifndef CARTON_CONTENT_SPARSE_H
 #define CARTON_CONTENT_SPARSE_H

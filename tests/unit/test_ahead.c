@@ -169,6 +169,7 @@ static void test_end_of_object(void **state)
 	(void)state;
 	ahead_init(&a, CHUNK, &server);
 	learn(&a, 50, 100 * MIB);
+	a.more = true;
 	s = read_to(&a, 0, 100);
 	for (uint64_t n = 100; n < 110; n++) {
 		bool more = ahead_next(&a, s, 0, n, &part);
@@ -189,6 +190,50 @@ static void test_end_of_object(void **state)
 	assert_true(ahead_next(&a, s, 1, 1, &part));
 	assert_int_equal(part.first, 0);
 	assert_int_equal(part.end, 1);
+}
+
+/* No connection begins where its reader would soon wait for it, and for nothing else. */
+static void test_no_far_end(void **state)
+{
+	struct server_rates server;
+	struct ahead a;
+	struct ahead_stream *s;
+	struct ahead_part part;
+
+	(void)state;
+	ahead_init(&a, CHUNK, &server);
+	learn(&a, 50, 100 * MIB);
+	server.connections = 1;
+	s = read_to(&a, 0, 100);
+	assert_true(ahead_next(&a, s, 1, 1000, &part));
+	assert_false(ahead_next(&a, s, 1, 120, &part));
+	a.more = true;
+	assert_true(ahead_next(&a, s, 1, 120, &part));
+	assert_int_equal(part.end, 120);
+}
+
+/* What is left of a window is had from the next object, until that is read. */
+static void test_continue(void **state)
+{
+	struct server_rates server;
+	struct ahead a, b;
+	struct ahead_stream *s;
+	uint64_t ahead;
+
+	(void)state;
+	ahead_init(&a, CHUNK, &server);
+	learn(&a, 50, 100 * MIB);
+	ahead_init(&b, CHUNK, &server);
+	s = read_to(&a, 0, 1000);
+	s->asked = 1010;
+	ahead = ahead_beyond(&a, s, 1010);
+	assert_in_range(ahead, 30 * MIB, 40 * MIB);
+	s = ahead_continue(&b, s, CHUNK, 20 * MIB);
+	assert_in_range(ask_all(&b, s, NULL) * CHUNK, 12 * MIB, 20 * MIB);
+	s = ahead_continue(&b, s, CHUNK, MIB);
+	assert_in_range(ask_all(&b, s, NULL) * CHUNK, 12 * MIB, 20 * MIB);
+	assert_ptr_equal(read_to(&b, 0, 1), s);
+	assert_in_range(ask_all(&b, s, NULL) * CHUNK, 32 * MIB, 40 * MIB);
 }
 
 /* Each of many readers in one file has a window; reads come in any order near its front. */
@@ -262,7 +307,8 @@ int main(void)
 		cmocka_unit_test(test_random),	     cmocka_unit_test(test_window),
 		cmocka_unit_test(test_connections),  cmocka_unit_test(test_end_of_object),
 		cmocka_unit_test(test_streams),	     cmocka_unit_test(test_slack),
-		cmocka_unit_test(test_large_chunks),
+		cmocka_unit_test(test_large_chunks), cmocka_unit_test(test_no_far_end),
+		cmocka_unit_test(test_continue),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
