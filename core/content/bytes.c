@@ -6,7 +6,6 @@
 #include "base/ingest.h"
 #include "base/budget.h"
 #include "base/util.h"
-#include "content/disk_ahead.h"
 
 /* a smaller file is read before that is of use */
 #define AHEAD_MIN (4 * MIB)
@@ -142,12 +141,29 @@ void bytes_read_ahead(struct bytes *b, uint64_t size)
 		b->ahead = disk_ahead_new();
 }
 
-static void read_ahead(const struct bytes *b, uint64_t size, struct range at)
+struct disk_range bytes_ahead(const struct bytes *b, uint64_t size, size_t n, uint64_t off)
 {
-	const struct disk_range next = disk_ahead_read(b->ahead, size, at.off, at.n);
+	struct disk_range next = { 0 };
 
+	if (b->ahead && n > 0)
+		next = disk_ahead_read(b->ahead, size, off, n);
 	if (next.n > 0)
 		source_will_need(b->source, b->off + next.off, next.n);
+	return next;
+}
+
+void bytes_verify(const struct bytes *b, struct disk_range at)
+{
+	const uint64_t end = at.off + at.n;
+	bool verified;
+	size_t n;
+	int r = 0;
+
+	for (uint64_t off = at.off; r >= 0 && off < end; off += n) {
+		r = chunked_span(b->chunks, off, (size_t)(end - off), &n, &verified);
+		if (r == 0 && !verified)
+			r = chunked_read(b->chunks, NULL, 0, off);
+	}
 }
 
 int bytes_read(const struct bytes *b, const struct tagger *tagger, uint64_t size, void *ret_buf,
@@ -159,8 +175,6 @@ int bytes_read(const struct bytes *b, const struct tagger *tagger, uint64_t size
 		memcpy(ret_buf, b->memory + off, n);
 		return 0;
 	}
-	if (b->ahead && n > 0)
-		read_ahead(b, size, at);
 	if (!b->tags)
 		return n ? fetch(b, ret_buf, n, off, nowait) : 0;
 	if (b->chunks)

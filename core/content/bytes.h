@@ -10,6 +10,7 @@
 #include "base/digest.h"
 #include "base/source.h"
 #include "content/chunked.h"
+#include "content/disk_ahead.h"
 
 struct budget;
 
@@ -39,6 +40,15 @@ int bytes_use_chunks(struct bytes *b, const struct chunk_index *index, const str
 
 /* Bytes of a large local file are read ahead of their readers from now on. */
 void bytes_read_ahead(struct bytes *b, uint64_t size);
+
+/*
+ * Somebody is about to read [off, off+n) of `size` bytes: begins to read what follows from the
+ * disk. Returns which bytes these are.
+ */
+struct disk_range bytes_ahead(const struct bytes *b, uint64_t size, size_t n, uint64_t off);
+
+/* Verifies the chunks that are there, until one fails: who reads that gets the error. */
+void bytes_verify(const struct bytes *b, struct disk_range at);
 
 /*
  * Copies [off, off+n) of `size` bytes. 0; -EBADMSG when what is there now does not fit its tags (or

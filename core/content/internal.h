@@ -73,6 +73,7 @@ struct object {
 	atomic_bool named;	 /* this mount has noted its name, see name_keep() */
 	_Atomic(struct object *) next, before; /* see object_follow() */
 	_Atomic uint64_t in_order; /* bytes that the last reader has read so, of it or before it */
+	atomic_uint n_ahead;	   /* jobs that verify chunks ahead of who reads in order */
 	int64_t stale_ms;	   /* of `content`: when the last one ended with -ESTALE; 0 */
 
 	/* guarded by store->lock; `bytes` is constant while pinned */

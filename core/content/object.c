@@ -214,6 +214,59 @@ static void drop_cached(struct object *o)
 		cache_drop(options->cache, o->sha256, o->bytes.source->fd);
 }
 
+/* ---- reading ---- */
+
+/* jobs of one object: while all threads of their lane are busy, readers verify by themselves */
+#define MAX_AHEAD 8
+
+/* Verifies chunks that a reader in order will come to. */
+struct ahead_job {
+	struct job job;
+	struct object *object; /* with a pin */
+	struct disk_range at;
+};
+
+static void run_ahead(struct job *job)
+{
+	struct ahead_job *j = container_of(job, struct ahead_job, job);
+	struct object *o = j->object;
+
+	if (!cancel_fired(&o->store->stop))
+		bytes_verify(&o->bytes, j->at);
+	atomic_fetch_sub(&o->n_ahead, 1);
+	object_put(o);
+	free(j);
+}
+
+/*
+ * The READs of a mapping come one after the other: whoever reads it waits for each chunk that is
+ * hashed only then.
+ */
+static void verify_ahead(struct object *o, struct disk_range at)
+{
+	struct ahead_job *j = NULL;
+
+	if (atomic_fetch_add(&o->n_ahead, 1) < MAX_AHEAD)
+		j = malloc(sizeof(*j));
+	if (!j) {
+		atomic_fetch_sub(&o->n_ahead, 1);
+		return;
+	}
+	*j = (struct ahead_job){ .job.run = run_ahead, .object = o, .at = at };
+	pthread_mutex_lock(&o->store->lock);
+	o->pins++;
+	pthread_mutex_unlock(&o->store->lock);
+	workers_submit(o->store->options.workers, &j->job, LANE_BULK);
+}
+
+static void read_ahead(struct object *o, size_t n, uint64_t off)
+{
+	const struct disk_range next = bytes_ahead(&o->bytes, o->size, n, off);
+
+	if (next.n > 0 && o->bytes.chunks && !chunked_is_complete(o->bytes.chunks))
+		verify_ahead(o, next);
+}
+
 int object_read(struct object *o, void *ret_buf, size_t n, uint64_t off, bool nowait)
 {
 	int r;
@@ -222,6 +275,7 @@ int object_read(struct object *o, void *ret_buf, size_t n, uint64_t off, bool no
 	if (object_is_withdrawn(o))
 		return error_again(-EBADMSG, object_name(o), "is made of a damaged file");
 	atomic_fetch_add_explicit(&o->store->reads, 1, memory_order_relaxed);
+	read_ahead(o, n, off);
 	r = bytes_read(&o->bytes, o->store->tagger, o->size, ret_buf, n, off, nowait);
 	if (r == 0 && o->bytes.chunks) {
 		chunked_was_read(o->bytes.chunks, off, n);

@@ -5,6 +5,7 @@
 #include "content/bytes.h"
 #include "content/derived.h"
 #include "content/hash_job.h"
+#include "content/internal.h"
 #include "object_help.h"
 #include "carton/opened.h"
 
@@ -538,12 +539,12 @@ static int read_object(void *ctx, void *ret_buf, size_t n, uint64_t off)
  * A store whose first object is chunked; `indexed`: what the index was made from, or NULL: its
  * bytes.
  */
-static struct chunked_box box_chunked_in(const char *indexed, struct budget *budget)
+static struct chunked_box box_chunked_of(size_t size, const char *indexed, struct budget *budget)
 {
 	struct chunked_box k = { .box = box_new() };
 
 	k.box->budget = budget;
-	k.item = box_add_made(k.box, SIZE, 1, METHOD_STORED);
+	k.item = box_add_made(k.box, size, 1, METHOD_STORED);
 	make_index(k.box, k.item, indexed ? indexed : k.item->data);
 	box_start(k.box, NULL, true);
 	k.index = k.box->items[1].object;
@@ -552,6 +553,11 @@ static struct chunked_box box_chunked_in(const char *indexed, struct budget *bud
 		chunks_parse(k.box->items[1].entry.size, read_object, k.index, NULL, &k.chunks), 0);
 	object_use_chunks(k.box->store, k.chunks, k.index);
 	return k;
+}
+
+static struct chunked_box box_chunked_in(const char *indexed, struct budget *budget)
+{
+	return box_chunked_of(SIZE, indexed, budget);
 }
 
 static struct chunked_box box_chunked(const char *indexed)
@@ -854,6 +860,97 @@ static void test_wrong_index(void **state)
 	carton_log_set(NULL, NULL);
 }
 
+/* ---- chunks that are verified ahead of who reads in order ---- */
+
+#define LONG_SIZE (8 * MIB)
+#define READ ((size_t)(128 * KIB)) /* the size of most READs */
+
+/* Reads [off, end) in order, as the kernel does. */
+static void read_in_order(const struct chunked_box *k, uint64_t off, uint64_t end)
+{
+	for (; off < end; off += READ)
+		assert_true(reads_right(k->item, READ, off, false));
+}
+
+/* Changes a byte of chunk `i` in the carton. */
+static void change(const struct chunked_box *k, uint64_t i)
+{
+	const char byte = (char)(k->item->data[i * CHUNK + 5] ^ 1);
+
+	assert_int_equal(pwrite_full(k->box->fd, &byte, 1, k->item->entry.header + i * CHUNK + 5),
+			 0);
+}
+
+static int read_chunk(const struct chunked_box *k, uint64_t i)
+{
+	char out[1000];
+
+	return object_read(k->item->object, out, sizeof(out), i * CHUNK, false);
+}
+
+static void wait_until_verified(const struct object *o, uint64_t i)
+{
+	while (!chunked_is_verified(o->bytes.chunks, i))
+		sched_yield();
+}
+
+/* What was verified ahead is compared when it is read: a change since then is seen. */
+static void test_changed_ahead(void **state)
+{
+	struct chunked_box k = box_chunked_of(LONG_SIZE, NULL, NULL);
+	struct object *o = k.item->object;
+
+	(void)state;
+	log_watch();
+	assert_int_equal(get(o), 0);
+	read_in_order(&k, 0, MIB);
+	for (uint64_t i = 4; i < 8; i++)
+		wait_until_verified(o, i);
+	change(&k, 6);
+	assert_int_equal(read_chunk(&k, 6), -EBADMSG);
+	object_put(o);
+	chunked_box_free(&k);
+	carton_log_set(NULL, NULL);
+}
+
+/* A chunk that is found bad ahead is an error for who reads it. */
+static void test_bad_ahead(void **state)
+{
+	struct chunked_box k = box_chunked_of(LONG_SIZE, NULL, NULL);
+	struct object *o = k.item->object;
+
+	(void)state;
+	log_watch();
+	assert_int_equal(get(o), 0);
+	change(&k, 6);
+	read_in_order(&k, 0, MIB);
+	while (!chunked_failed(o->bytes.chunks))
+		sched_yield();
+	assert_false(chunked_is_verified(o->bytes.chunks, 6));
+	assert_int_equal(read_chunk(&k, 6), -EBADMSG);
+	object_put(o);
+	chunked_box_free(&k);
+	carton_log_set(NULL, NULL);
+}
+
+/* Who reads here and there has nothing verified ahead; who ends meanwhile waits for no more. */
+static void test_ahead_of_few(void **state)
+{
+	(void)state;
+	for (int n = 0; n < 20; n++) {
+		struct chunked_box k = box_chunked_of(LONG_SIZE, NULL, NULL);
+		struct object *o = k.item->object;
+
+		assert_int_equal(get(o), 0);
+		for (uint64_t i = 0; i < 16; i += 2)
+			assert_int_equal(read_chunk(&k, (i * 5) % 32), 0);
+		assert_int_equal(atomic_load(&o->n_ahead), 0);
+		read_in_order(&k, 0, 2 * MIB);
+		object_put(o);
+		chunked_box_free(&k);
+	}
+}
+
 /* Ends while the background is at work, or about to be. */
 static void test_stopped(void **state)
 {
@@ -917,6 +1014,9 @@ int main(void)
 		cmocka_unit_test(test_hash_all),
 		cmocka_unit_test(test_read_after_failure),
 		cmocka_unit_test(test_wrong_index),
+		cmocka_unit_test(test_changed_ahead),
+		cmocka_unit_test(test_bad_ahead),
+		cmocka_unit_test(test_ahead_of_few),
 		cmocka_unit_test(test_stopped),
 		cmocka_unit_test(test_threads),
 	};
