@@ -74,6 +74,7 @@ static void compare(void *ctx, const struct mountinfo *mount)
 	s->found = true;
 	snprintf(s->copy.device, sizeof(s->copy.device), "%s", mount->device);
 	snprintf(s->copy.type, sizeof(s->copy.type), "%s", mount->type);
+	s->copy.shared = strstr(mount->options, ",allow_other");
 }
 
 int mountinfo_find(FILE *f, const char *path, const char *device, struct mountinfo_copy *ret)

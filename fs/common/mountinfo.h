@@ -25,6 +25,7 @@ bool mountinfo_each(FILE *f, mountinfo_fn *use, void *ctx);
 /* What mountinfo_find() has found. */
 struct mountinfo_copy {
 	char device[32], type[32];
+	bool shared; /* FUSE: with allow_other, so not only its user may look at it */
 };
 
 /*

@@ -26,16 +26,22 @@ extern char **environ;
 
 #define DEVICE "/dev/fd/" /* and its number */
 
-bool mountpoint_is_cartonfs(const char *path)
+/* Is a cartonfs on top at `path`? Then *ret is that mount. */
+static bool find_own(const char *path, struct mountinfo_copy *ret)
 {
 	FILE *f = fopen("/proc/self/mountinfo", "re");
-	struct mountinfo_copy top;
-	bool ours = f && mountinfo_find(f, path, NULL, &top) > 0 &&
-		    strcmp(top.type, MOUNTINFO_TYPE) == 0;
+	bool found = f && mountinfo_find(f, path, NULL, ret) > 0;
 
 	if (f)
 		fclose(f);
-	return ours;
+	return found && strcmp(ret->type, MOUNTINFO_TYPE) == 0;
+}
+
+bool mountpoint_is_cartonfs(const char *path)
+{
+	struct mountinfo_copy top;
+
+	return find_own(path, &top);
 }
 
 static int detach(const char *path)
@@ -170,6 +176,31 @@ static bool has_fusermount(void)
 	return has;
 }
 
+/* The directory is what will be covered. 0; or -EBUSY, logged. */
+static int check_covered(const char *path, const struct statfs *fs, const char **ret_covers)
+{
+	struct mountinfo_copy top;
+	char word[PATH_MAX];
+
+	if (!find_own(path, &top)) {
+		if (has_files(path, fs))
+			*ret_covers = "is not empty: the carton covers its files until it is "
+				      "unmounted";
+		return 0;
+	}
+	/* fusermount3 is another user, setuid root, who may not look at the mountpoint then */
+	if (!may_mount() && !top.shared) {
+		carton_log(CARTON_LOG_ERROR, path,
+			   "a carton is mounted there already; first unmount it with cartonctl "
+			   "stop %s",
+			   carton_shell_word(path, word, sizeof(word)));
+		return -EBUSY;
+	}
+	*ret_covers = "a carton is mounted there already; this one covers it, and each has to be "
+		      "unmounted";
+	return 0;
+}
+
 int mountpoint_prepare(const char *path, const char **ret_covers)
 {
 	struct statfs fs;
@@ -191,15 +222,8 @@ int mountpoint_prepare(const char *path, const char **ret_covers)
 
 	/* on a dead mount stat(2) may still succeed, from the kernel's cache; statfs(2) fails */
 	if (statfs(path, &fs) == 0 && stat(path, &st) == 0) {
-		if (S_ISDIR(st.st_mode)) {
-			if (mountpoint_is_cartonfs(path))
-				*ret_covers = "a carton is mounted there already; this one covers "
-					      "it, and each has to be unmounted";
-			else if (has_files(path, &fs))
-				*ret_covers = "is not empty: the carton covers its files until it "
-					      "is unmounted";
-			return 0;
-		}
+		if (S_ISDIR(st.st_mode))
+			return check_covered(path, &fs, ret_covers);
 		carton_log(CARTON_LOG_ERROR, path, "is not a directory");
 		return -ENOTDIR;
 	}

@@ -187,6 +187,15 @@ def test_mounted_twice(sample_carton, work):
     assert len(said) == 2
 
 
+def test_mounted_twice_by_a_user(sample_carton, point, mount):
+    """fusermount3, which is setuid root, may not look at the mount of a user: it would say Permission denied."""
+    uid = NOBODY if IS_ROOT else None
+    with mount(sample_carton[0], uid=uid) as m:
+        p = run(CARTONFS, sample_carton[0], m.path, uid=uid)
+        assert p.returncode == 32 and p.stderr == \
+            f'cartonfs: {m.path}: a carton is mounted there already; first unmount it with cartonctl stop {m.path}\n'
+
+
 @pytest.mark.skipif(not IS_ROOT, reason='hides a program of the system')
 def test_fusermount3_without_setuid(sample_carton, work):
     """What libfuse says of that, "Operation not permitted", does not tell a user what is wrong."""
