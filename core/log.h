@@ -25,7 +25,8 @@ enum carton_log_level {
 
 /*
  * `subject` and `message` are already safe to print: carton_escape() has escaped what may come from
- * the carton. `subject` may be NULL. Called from any thread.
+ * the carton. `subject` may be NULL. Called from any thread. Options are called as in
+ * carton_options: "the option cache_dir", or "cache_dir=".
  */
 typedef void carton_log_fn(void *ctx, enum carton_log_level level, const char *subject,
 			   const char *message);

@@ -54,13 +54,13 @@ static void log_too_large(const struct fetcher *x, const char *shown)
 {
 	if (x->announced >= 0)
 		carton_log(CARTON_LOG_ERROR, shown,
-			   "refused: it has %llu bytes, more than %llu; the option -o max_size "
+			   "refused: it has %llu bytes, more than %llu; the option max_size "
 			   "allows it",
 			   (unsigned long long)x->announced, (unsigned long long)x->bound);
 	else
 		carton_log(CARTON_LOG_ERROR, shown,
 			   "stopped after %llu bytes: the server does not say how long it is; the "
-			   "option -o max_size allows more",
+			   "option max_size allows more",
 			   (unsigned long long)x->bound);
 }
 

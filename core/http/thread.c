@@ -37,7 +37,7 @@ static void stream_fail_address(struct http_stream *s)
 	char why[256];
 
 	snprintf(why, sizeof(why),
-		 "refused: %s leads to a %s address; the option -o private_links allows it",
+		 "refused: %s leads to a %s address; the option private_links allows it",
 		 s->n_seen > 1 || s->from_redirect ? "a redirect" : "a URL of the carton",
 		 http_address_class_name(s->refused_class));
 	http_log_failure(s, s->target.url, why);

@@ -254,11 +254,12 @@ static int check_pins(const struct carton_source *s)
 
 	if (s->kind->lists && options->manifest_sha256)
 		return log_error(-EINVAL, NULL,
-				 "manifest_sha256 is of a carton; of a bare file it is sha256");
+				 "manifest_sha256 is of a carton; of a bare file it is sha256=");
 	if (!s->kind->lists && options->sha256)
-		return log_error(-EINVAL, NULL,
-				 "sha256 is of a bare .safetensors file; of a carton it is "
-				 "manifest_sha256");
+		return log_error(
+			-EINVAL, NULL,
+			"the option sha256 is of a bare .safetensors file; of a carton it is "
+			"manifest_sha256");
 	if (s->kind->lists && !options->sha256 && options->hash_all && !options->keep_going)
 		return log_error(-EINVAL, NULL, "a bare file can be verified only with sha256=HEX");
 	return 0;

@@ -90,7 +90,7 @@ int signature_begin(struct carton_source *s)
 	if (s->kind->lists)
 		return log_error(-EINVAL, NULL,
 				 "verify_key and verify_ca are of a carton; of a bare file it is "
-				 "sha256");
+				 "sha256=");
 	if (o->signature || !s->repository.server)
 		g->name = o->signature ? strdup(o->signature) : name_beside(s);
 	if (!g->name)

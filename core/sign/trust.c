@@ -152,11 +152,11 @@ static int check_options(const struct carton_options *o)
 		return log_error(-EINVAL, NULL,
 				 "verify_ca needs signer=NAME: an authority has many customers");
 	if (o->signer && !o->verify_cas)
-		return log_error(-EINVAL, NULL, "signer needs verify_ca=PEM");
+		return log_error(-EINVAL, NULL, "the option signer needs verify_ca=PEM");
 	if (o->signature && !asks)
-		return log_error(
-			-EINVAL, NULL,
-			"signature is not checked without verify_key=PEM or verify_ca=PEM");
+		return log_error(-EINVAL, NULL,
+				 "the option signature is not checked without verify_key=PEM or "
+				 "verify_ca=PEM");
 	if (asks && o->verify == CARTON_VERIFY_OFF)
 		return log_error(-EINVAL, NULL, "verify=off compares no file with what is signed");
 	return 0;

@@ -24,6 +24,43 @@ void option_name(const struct option_spec *s, const char *taker, char ret[OPTION
 			*p = '-';
 }
 
+/* The option that the word of `n` bytes at `s` names, in a text from `begin` on; or NULL. */
+static const struct option_spec *named(const char *begin, const char *s, size_t n)
+{
+	static const char behind[] = "option ";
+	size_t before = (size_t)(s - begin), len = strlen(behind);
+	bool said = before >= len && memcmp(s - len, behind, len) == 0;
+
+	if ((before && !strchr(" (", s[-1])) || (s[n] && !strchr("=,;:) ", s[n])) ||
+	    !(said || s[n] == '=' || memchr(s, '_', n)))
+		return NULL;
+	for (const struct option_spec *spec = option_table; spec->name; spec++)
+		if (strlen(spec->name) == n && memcmp(spec->name, s, n) == 0)
+			return strcmp(spec->takers, MOUNT) == 0 ? NULL : spec;
+	return NULL;
+}
+
+char *option_spell(const char *message, char *ret, size_t n)
+{
+	static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789_";
+	char name[OPTION_NAME];
+	size_t used = 0;
+
+	for (const char *s = message; *s && used + 1 < n;) {
+		size_t len = strspn(s, letters);
+		const struct option_spec *spec = named(message, s, len);
+
+		len = len ? len : 1;
+		if (spec)
+			option_name(spec, "cartonctl", name);
+		used += (size_t)snprintf(ret + used, n - used, "%.*s",
+					 spec ? OPTION_NAME : (int)len, spec ? name : s);
+		s += len;
+	}
+	ret[used < n ? used : n - 1] = '\0';
+	return ret;
+}
+
 /* The first `n` bytes of the name without dashes before it, and with _ for each other dash. */
 static bool plain(const char *name, size_t n, char ret[OPTION_NAME])
 {

@@ -14,6 +14,12 @@
 void option_name(const struct option_spec *spec, const char *taker, char ret[OPTION_NAME]);
 
 /*
+ * Copies a message of the library, cut to fit, with options as cartonctl has them: "cache_dir=" is
+ * "--cache-dir=", and so is a name behind "option", or with a _. Returns `ret`.
+ */
+char *option_spell(const char *message, char *ret, size_t n);
+
+/*
  * The listed option of `taker` that the first `n` bytes of `typed` are perhaps a typo of, or NULL.
  * Dashes before it do not count, and - is _.
  */

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "common/numbers.h"
+#include "common/option_list.h"
 #include "common/progress.h"
 #include "common/text.h"
 #include "ctl/term.h"
@@ -56,6 +57,7 @@ void ctl_on_log(void *ctx, enum carton_log_level level, const char *subject, con
 {
 	struct ctl_log *log = ctx;
 	const char *source = NULL;
+	char spelled[4608]; /* a message has at most 4095 bytes */
 	/* what a user at a terminal waits for */
 	bool info = level == CARTON_LOG_INFO && log->opening && isatty(STDERR_FILENO);
 	/* a failed attempt: where none succeeds, verify reports the file itself */
@@ -63,6 +65,7 @@ void ctl_on_log(void *ctx, enum carton_log_level level, const char *subject, con
 
 	if (level > CARTON_LOG_NOTICE && !info)
 		return;
+	message = option_spell(message, spelled, sizeof(spelled));
 	pthread_mutex_lock(&log->lock);
 	if (log->opening && subject && strcmp(subject, log->source) != 0)
 		source = log->source;

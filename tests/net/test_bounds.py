@@ -4,6 +4,7 @@ How much a server may send: what the carton or the server says, or max_size=; no
 """
 import errno
 import os
+import re
 import threading
 import zlib
 from pathlib import Path
@@ -80,7 +81,7 @@ def nothing_left(cache):
 def told(text, name='x'):
     """One line says what to do."""
     lines = lines_of(text, f'{name}: .*(refused|stopped)')
-    assert len(lines) == 1 and 'the option -o max_size' in lines[0], text
+    assert len(lines) == 1 and re.search('the option (max_size|--max-size) ', lines[0]), text
 
 
 @HOW

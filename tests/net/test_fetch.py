@@ -238,7 +238,7 @@ def test_no_room_for_what_a_server_sends(work, fault, cache, kind):
     p = ctl('fetch', cache.flag, '--private-links', '--cache-size=4M', work / 'm.carton')
     assert p.returncode == 1 and p.stdout.endswith(', 0 of 3 files in the cache, 2 in the carton\n'), p.stdout
     line, = lines_of(p.stderr, 'there is no room for it in the cache')
-    assert 'the option cache_size allows more' in line
+    assert '; the option --cache-size allows more, or --cache-dir names another disk' in line
     if not kind:
         assert 8 * MIB <= int(re.search(r': (\d+) bytes are missing;', line)[1]) < 8.1 * MIB
     assert len([r for r in fault.requests('x') if r['method'] == 'GET']) == 1

@@ -212,4 +212,4 @@ def test_hub_token_is_needed(cache, tmp_path):
     p = ctl('ls', cache.flag, '--hub-token', path, env={'HF_TOKEN': ''})
     assert p.returncode and 'there is no token; set HF_TOKEN' in p.stderr, p.stderr
     p = ctl('ls', cache.flag, '--hub-token', 'http://127.0.0.1:1/m.carton', env={'HF_TOKEN': TOKEN})
-    assert p.returncode and 'hub_token is for a carton that is here' in p.stderr, p.stderr
+    assert p.returncode and '--hub-token is for a carton that is here' in p.stderr, p.stderr

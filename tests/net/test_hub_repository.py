@@ -121,7 +121,7 @@ def test_pin(cache, mount):
             assert m.read('model/config.json') == files()['config.json']
         hub.repos[NAME] = Repo(files() | {'config.json': b'other'})
         p = ctl('ls', cache.flag, f'--manifest-sha256={pin}', 'hf://me/my-model', env=env(hub))
-        assert p.returncode and 'not the model of manifest_sha256' in p.stderr
+        assert p.returncode and 'not the model of --manifest-sha256' in p.stderr
 
 
 def test_wrong_bytes(mount, cache):
@@ -434,9 +434,9 @@ def test_gated_links(cache, tmp_path):
         assert ctl('import', cache.flag, 'hf://me/my-model', out, env=env(hub, HF_TOKEN=TOKEN)).returncode == 0
         read = ['cat', cache.flag, '--private-links', out, 'model/model-00001-of-00001.safetensors']
         p = ctl(*read, env=env(hub, HF_TOKEN=TOKEN))
-        assert p.returncode == 1 and 'GatedRepo; the option hub_token sends your token there\n' in p.stderr, p.stderr
+        assert p.returncode == 1 and 'GatedRepo; the option --hub-token sends your token there\n' in p.stderr, p.stderr
         p = ctl(*read, '--hub-token', env=env(hub, HF_TOKEN='wrong'))
-        assert p.returncode == 1 and 'hub_token' not in p.stderr, p.stderr
+        assert p.returncode == 1 and 'hub-token' not in p.stderr, p.stderr
         p = ctl(*read, '--hub-token', env=env(hub, HF_TOKEN=TOKEN), text=False)
         assert p.stdout == files(1)['model-00001-of-00001.safetensors'], p.stderr
 
@@ -615,7 +615,7 @@ def test_a_commit_is_asked_for_once(mount, cache):
     with mount('hf://me/my-model', *cache.options, '-o', 'offline', env=env(hub)) as m:
         assert m.read('model/config.json') == b'other'
     p = ctl('hash', cache.flag, 'hf://me/my-model', env=env(hub))
-    assert p.returncode and 'the option offline opens that' in p.stderr, p.stderr
+    assert p.returncode and 'the option --offline opens that' in p.stderr, p.stderr
 
 
 def test_another_commit(cache):

@@ -682,6 +682,8 @@ def test_advice_of_a_status(fault, work, point, cache, status, advice):
     url = fault.url('advice', status=status, size=5)
     says = f'{re.escape(url)}: not mounted: the server answers with status {status}{advice}$'
     refused(url, point, *cache.options, says=says)
+    p = ctl('hash', cache.flag, url)
+    assert re.search(f'status {status}{advice.replace("header_file", "--header-file")}$', p.stderr, re.M), p.stderr
     path = LinkedCarton().link('model/x', b'linked', url).write(work / 'm.carton')
     p = ctl('verify', '--private-links', cache.flag, path)
     assert p.returncode and lines_of(p.stderr + p.stdout, 'cannot be fetched from there') and 'login' not in p.stderr + p.stdout
