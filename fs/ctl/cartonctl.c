@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <unistd.h>
 #include <stdlib.h>
@@ -283,6 +284,8 @@ int main(int argc, char **argv)
 	int status;
 
 	a.values.carton.confine_ctx = &a.sandbox;
+	/* a reader such as head(1) that has enough is no failure; services begin with it ignored */
+	signal(SIGPIPE, SIG_DFL);
 	privacy_no_core_dumps();
 	term_open();
 	status = ctl_parse(argc, argv, commands, &a);
