@@ -400,7 +400,7 @@ static int begin(const struct get *g)
 	if (g->fill)
 		carton_log(CARTON_LOG_ERROR, object_name(g->plan->object),
 			   "is not in the cache, and nothing is fetched when offline; run "
-			   "cartonctl fetch first");
+			   "cartonctl fetch without --offline first");
 	return -ENETUNREACH;
 }
 

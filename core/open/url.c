@@ -58,7 +58,7 @@ static int open_kept(struct carton *c, const char *url, struct source **ret, int
 		return r;
 	return log_error(-ENETUNREACH, http_url_redact(url, shown, sizeof(shown)),
 			 "is not in the cache, and nothing is fetched when offline; run "
-			 "cartonctl fetch first");
+			 "cartonctl fetch without --offline first");
 }
 
 /* Opens the carton over the network. What is read until it is open is kept for open_kept(). */

@@ -185,7 +185,7 @@ static int run(const struct ctl_command *command, struct args *a)
 	if (r < 0 && !log.problems)
 		ctl_on_log(&log, CARTON_LOG_ERROR, label, why_not(label, r));
 	if (verify)
-		status = verify_end(c, &log, status);
+		status = verify_end(c, a, &log, status);
 	carton_close(c);
 	return ctl_flush(status);
 }

@@ -76,17 +76,19 @@ static void put_ok(const struct carton_counters *k, const char *hex)
 		       hex);
 }
 
-static void put_problems(size_t n, int status)
+static void put_problems(size_t n, int status, bool offline)
 {
+	const char *later = offline ? "; what is not in the cache was not checked" :
+				      "; a server is away or overloaded: try again later";
 	char count[TERM_COUNT];
 
 	term_style(TERM_BAD);
 	fputs(term_count(n, "problem", count), stdout);
 	term_style(TERM_PLAIN);
-	puts(status == EXIT_LATER ? "; a server is away or overloaded: try again later" : "");
+	puts(status == EXIT_LATER ? later : "");
 }
 
-int verify_end(struct carton *c, const struct ctl_log *log, int status)
+int verify_end(struct carton *c, const struct args *a, const struct ctl_log *log, int status)
 {
 	struct carton_counters k = { 0 };
 	char hex[65] = "";
@@ -101,7 +103,7 @@ int verify_end(struct carton *c, const struct ctl_log *log, int status)
 	if (log->json)
 		end_json(log->json, !status, &k, hex);
 	else if (status)
-		put_problems(log->problems, status);
+		put_problems(log->problems, status, a->values.carton.offline);
 	else
 		put_ok(&k, hex);
 	return status;

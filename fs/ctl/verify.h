@@ -10,7 +10,7 @@
 void verify_begin(const struct args *a, struct json_writer *json);
 
 /* Its end: the sum, or the end of the JSON object. `c`: NULL: not open. Returns the exit status. */
-int verify_end(struct carton *c, const struct ctl_log *log, int status);
+int verify_end(struct carton *c, const struct args *a, const struct ctl_log *log, int status);
 
 /* The exit status where the carton could not be opened because of `error`, -errno. */
 int verify_status(int error);

@@ -352,6 +352,8 @@ def test_verify_offline(nginx, cache):
     assert ctl('fetch', cache.flag, url, 'model/weights.bin').returncode == 0
     p = ctl('verify', cache.flag, '--offline', url)
     assert p.returncode == 1 and 'model/weights.bin' not in p.stdout and 'misc/picture.png' in p.stdout, p.stdout
+    assert p.stdout.endswith('; what is not in the cache was not checked\n'), 'no server was asked'
+    assert '; run cartonctl fetch without --offline first' in ctl('fetch', cache.flag, '--offline', url).stderr
     assert ctl('fetch', cache.flag, url).returncode == 0
     p = ctl('verify', cache.flag, '--offline', url)
     assert p.returncode == 0 and p.stdout.startswith('ok: '), p.stdout
