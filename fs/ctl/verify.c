@@ -49,18 +49,19 @@ void verify_begin(const struct args *a, struct json_writer *json)
 }
 
 static void end_json(struct json_writer *w, bool ok, const struct carton_counters *k,
-		     const char *model_hash)
+		     const char *model_hash, const char *signed_by)
 {
 	json_end(w, ']');
 	json_bool(w, "ok", ok);
 	json_number(w, "files", k->files);
 	json_number(w, "bytes", k->bytes);
 	json_text(w, "model_hash", model_hash);
+	json_text(w, "signed_by", signed_by);
 	json_end(w, '}');
 }
 
-/* Prints one line for programs; for a terminal of 80 columns, two. */
-static void put_ok(const struct carton_counters *k, const char *hex)
+/* Prints one line for programs; for a terminal of 80 columns, several. */
+static void put_ok(const struct carton_counters *k, const char *hex, const char *signed_by)
 {
 	char count[TERM_COUNT], size[SIZE_TEXT];
 
@@ -69,11 +70,12 @@ static void put_ok(const struct carton_counters *k, const char *hex)
 	fputs("ok", stdout);
 	term_style(TERM_PLAIN);
 	if (term_is_tty())
-		printf(": %s, %s%s%s\n", count, format_size(k->bytes, size), *hex ? "\nmodel " : "",
-		       hex);
+		printf(": %s, %s%s%s%s", count, format_size(k->bytes, size), *hex ? "\nmodel " : "",
+		       hex, signed_by ? "\nsigned by " : "");
 	else
-		printf(": %s, %" PRIu64 " bytes%s%s\n", count, k->bytes, *hex ? ", model " : "",
-		       hex);
+		printf(": %s, %" PRIu64 " bytes%s%s%s", count, k->bytes, *hex ? ", model " : "",
+		       hex, signed_by ? ", signed by " : "");
+	text_line(stdout, "%s", signed_by ? signed_by : "");
 }
 
 static void put_problems(size_t n, int status, bool offline)
@@ -90,6 +92,8 @@ static void put_problems(size_t n, int status, bool offline)
 
 int verify_end(struct carton *c, const struct args *a, const struct ctl_log *log, int status)
 {
+	const struct carton_signature *s = c ? carton_signed(c) : NULL;
+	const char *signed_by = s && s->checked ? s->by : NULL;
 	struct carton_counters k = { 0 };
 	char hex[65] = "";
 
@@ -101,11 +105,11 @@ int verify_end(struct carton *c, const struct args *a, const struct ctl_log *log
 		carton_model_hash(c, hex);
 	}
 	if (log->json)
-		end_json(log->json, !status, &k, hex);
+		end_json(log->json, !status, &k, hex, signed_by);
 	else if (status)
 		put_problems(log->problems, status, a->values.carton.offline);
 	else
-		put_ok(&k, hex);
+		put_ok(&k, hex, signed_by);
 	return status;
 }
 

@@ -95,7 +95,10 @@ def test_key(carton, mount, work, curve, keys):
         assert re.search(rf'^ *signed by +key\s+{key.hint}$', p.stdout, re.M), p.stdout
         assert json.loads(run(CARTONCTL, 'status', '--json', m.path).stdout)[0]['signed_by'] == f'key {key.hint}'
     p = run(CARTONCTL, 'verify', f'--verify-key={key.public}', carton.path)
-    assert p.returncode == 0, p.stdout
+    assert p.returncode == 0 and p.stdout.endswith(f', signed by key {key.hint}\n'), p.stdout
+    p = run(CARTONCTL, 'verify', '--json', f'--verify-key={key.public}', carton.path)
+    assert json.loads(p.stdout)['signed_by'] == f'key {key.hint}'
+    assert 'signed' not in run(CARTONCTL, 'verify', carton.path).stdout
     out = work / 'out'
     p = run(CARTONCTL, 'extract', f'--verify-key={key.public}', carton.path, out)
     assert p.returncode == 0 and (out / 'model/a.bin').read_bytes() == FILES['model/a.bin'], p.stderr
