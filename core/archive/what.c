@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "archive/what.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <strings.h>
+#include <sys/stat.h>
 
 #define HEAD 512
 #define PACK "cartonctl init DIR and cartonctl pack DIR OUT.carton"
@@ -68,13 +71,28 @@ int what_refuse(struct source *source, const char *otherwise)
 	return log_error(-EBADMSG, NULL, "%s", otherwise);
 }
 
+static int refuse_unpacked(bool has_toml)
+{
+	return log_error(-EBADMSG, NULL, "has no MANIFEST, so it is not a carton: %s",
+			 has_toml ? "run cartonctl pack DIR OUT.carton" : "run " PACK);
+}
+
+int what_refuse_directory(int fd)
+{
+	struct stat st;
+
+	if (fstatat(fd, "MANIFEST", &st, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT)
+		return 0;
+	return refuse_unpacked(fstatat(fd, "carton.toml", &st, AT_SYMLINK_NOFOLLOW) == 0);
+}
+
 int what_refuse_container(const struct container *c)
 {
-	const char *todo = c->one_file ? UNPACK : "run " PACK;
+	const char *todo = UNPACK;
 
-	if (!c->one_file && container_find(c, "carton.toml"))
-		todo = "run cartonctl pack DIR OUT.carton";
-	for (size_t i = 0; c->one_file && i < c->n_entries; i++)
+	if (!c->one_file)
+		return refuse_unpacked(container_find(c, "carton.toml"));
+	for (size_t i = 0; i < c->n_entries; i++)
 		if (ends_with(c->entries[i].name, "/data.pkl"))
 			todo = "it is a checkpoint of PyTorch and " PICKLE;
 	return log_error(-EBADMSG, NULL, "has no MANIFEST, so it is not a carton: %s", todo);

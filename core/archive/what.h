@@ -11,6 +11,12 @@
  */
 int what_refuse(struct source *source, const char *otherwise);
 
+/*
+ * The same of the open directory `fd` without MANIFEST, before it is listed: it may be large, and
+ * have names that no carton has. 0: it has one.
+ */
+int what_refuse_directory(int fd);
+
 /* The same of a container without MANIFEST: a directory, or a zip file. */
 int what_refuse_container(const struct container *c);
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "archive/dir.h"
+#include "archive/what.h"
 #include "archive/zip.h"
 #include "http/hf.h"
 #include "http/http.h"
@@ -136,8 +137,10 @@ static int entries(struct carton_source *s, struct container **ret)
 {
 	struct budget *budget = &s->carton->budget;
 	struct source *source;
-	int fd = s->fd, r;
+	int fd = s->fd, r = s->reads && !is_packed(s) ? what_refuse_directory(fd) : 0;
 
+	if (r < 0)
+		return r;
 	s->fd = -1;
 	if (s->reads)
 		return dir_open(fd, is_packed(s) ? &s->rules : NULL, budget, ret);

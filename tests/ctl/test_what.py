@@ -60,6 +60,7 @@ def test_files(work, name):
 def test_directories(work):
     (work / 'd').mkdir()
     (work / 'd/model.safetensors').write_bytes(weights(a=b'1234'))
+    (work / 'd/new\nline').touch()     # no name of a carton, which this is not
     p = ctl('ls', work / 'd')
     assert p.stderr == f'cartonctl: {work}/d: {MISSING}run {PACK}\n'
     (work / 'd/carton.toml').write_text('spec_version = 1\n')
