@@ -33,7 +33,8 @@ struct extract {
 	struct ctl_files files;
 	atomic_size_t next; /* the index in `files` that the next thread takes */
 	atomic_size_t failed, kept;
-	atomic_bool bad;       /* some of them will not do better later */
+	atomic_bool bad;       /* some of them will not do better later, */
+	atomic_bool later;     /* others may */
 	atomic_bool full;      /* the disk is full: no further file is begun */
 	_Atomic uint64_t done; /* bytes written; twice those of files that are kept */
 	uint64_t total;	       /* bytes, as far as known */
@@ -215,8 +216,8 @@ static void *run_thread(void *extract)
 
 		if (r < 0)
 			atomic_fetch_add(&x->failed, 1);
-		if (r < 0 && exit_status(r, EXIT_BAD) == EXIT_BAD)
-			atomic_store(&x->bad, true);
+		if (r < 0)
+			atomic_store(carton_error_passes(r) ? &x->later : &x->bad, true);
 		if (r == -ENOSPC || r == -EDQUOT)
 			atomic_store(&x->full, true);
 	}
@@ -349,8 +350,11 @@ static int extract(struct extract *x, const struct args *a)
 		run_thread(x);
 	}
 	if (atomic_load(&x->failed)) {
-		text_line(stderr, "cartonctl: %s not extracted; run it again to resume",
-			  term_count(atomic_load(&x->failed), "file", count));
+		text_line(stderr, "cartonctl: %s not extracted%s",
+			  term_count(atomic_load(&x->failed), "file", count),
+			  atomic_load(&x->full)	 ? "; make room, and run it again to resume" :
+			  atomic_load(&x->later) ? "; run it again to resume" :
+						   "");
 		return atomic_load(&x->bad) ? EXIT_BAD : EXIT_LATER;
 	}
 	printf("%s, %s in ", ctl_count(x->files.n - x->n_links, x->n_links, count),
