@@ -89,12 +89,16 @@ static void put_json(const struct carton_fetched *got, ssize_t bad, bool ok)
 	putchar('\n');
 }
 
-static void put_summary(const struct carton_fetched *got, double seconds)
+static void put_summary(const struct args *a, const struct carton_fetched *got, double seconds)
 {
 	char size[SIZE_TEXT], took[DURATION_TEXT], count[TERM_COUNT];
 
 	if (got->local == got->files) {
-		puts("nothing to fetch: all files are in the carton");
+		/* from a URL: it was downloaded as a whole */
+		puts(strstr(a->source, "://") ?
+			     "opening it has fetched all of it, as its server has no Range "
+			     "requests; the cache keeps it, if it has room" :
+			     "nothing to fetch: all files are in the carton");
 		return;
 	}
 	printf("fetched %s in %s, %zu of %s in the cache", format_size(got->came, size),
@@ -133,7 +137,7 @@ static int fetch(struct carton *c, const struct args *a, const struct carton_fil
 	if (a->values.json)
 		put_json(&got, bad, ok);
 	else
-		put_summary(&got, progress_now() - began);
+		put_summary(a, &got, progress_now() - began);
 	return ok ? EXIT_GOOD : exit_status(bad < 0 ? (int)bad : got.why, EXIT_BAD);
 }
 

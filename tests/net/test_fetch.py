@@ -269,6 +269,15 @@ def test_nothing_to_fetch(work, cache):
     assert p.returncode == 0 and p.stdout == 'nothing to fetch: all files are in the carton\n' and p.stderr == ''
 
 
+def test_fetch_without_ranges(fault, cache):
+    """All of it came when it was opened, and is in the cache: said, as "nothing to fetch" would be of a local one."""
+    sample().write(os.path.join(fault.root, 'm.carton'))
+    url = fault.url('m', file='m.carton', norange=1)
+    p = ctl('fetch', cache.flag, url)
+    assert p.returncode == 0 and 'opening it has fetched all of it' in p.stdout and 'the cache keeps it' in p.stdout, p.stdout
+    assert ctl('verify', cache.flag, '--offline', url).returncode == 0
+
+
 def frames(shown):
     """What was drawn, one after the other, as lists of lines."""
     parts = re.split(r'(?:\x1b\[\d+A)?\r\x1b\[[JK]', shown)
