@@ -52,13 +52,14 @@ static int copy_out(struct carton_node *node, char *buf)
 }
 
 /* Returns the exit status. */
-static int cat_one(struct carton *c, const char *path, char *buf)
+static int cat_one(struct carton *c, const struct args *a, const char *path, char *buf)
 {
 	struct carton_node *node;
-	int r = carton_resolve(c, path, &node);
+	int status = ctl_resolve(c, a, path, &node), r;
 
-	if (r == 0)
-		r = carton_pin_wait(c, node);
+	if (status != EXIT_GOOD)
+		return status;
+	r = carton_pin_wait(c, node);
 	if (r == 0) {
 		r = copy_out(node, buf);
 		carton_unpin(node);
@@ -74,7 +75,7 @@ static int run_cat(struct carton *c, const struct args *a)
 	if (!buf)
 		return ctl_failed("cat", -ENOMEM);
 	for (int i = 0; i < a->n_paths; i++)
-		status = ctl_both(status, cat_one(c, a->paths[i], buf));
+		status = ctl_both(status, cat_one(c, a, a->paths[i], buf));
 	free(buf);
 	return status;
 }

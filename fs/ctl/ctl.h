@@ -101,6 +101,12 @@ void ctl_signed(const char *by, int64_t ends, char ret[CTL_SIGNED]);
 /* The root, once its children are there: 0, or as carton_list(). */
 int ctl_root(struct carton *c, struct carton_node **ret);
 
+/*
+ * The node at a path of the command line, which may have ./ in front: EXIT_GOOD; else reported,
+ * with the path that was perhaps meant.
+ */
+int ctl_resolve(struct carton *c, const struct args *a, const char *path, struct carton_node **ret);
+
 /* Calls `fn` for all files and symlinks of a directory and below, or for one file. */
 typedef void ctl_node_fn(void *ctx, struct carton_node *node);
 void ctl_walk(struct carton_node *top, ctl_node_fn *fn, void *ctx);

@@ -306,12 +306,11 @@ static int list_files(struct extract *x, const struct args *a, struct carton_nod
 	}
 	for (int i = 1; i < a->n_paths; i++) {
 		struct carton_node *node;
-		int r = carton_resolve(x->c, a->paths[i], &node);
+		int one = ctl_resolve(x->c, a, a->paths[i], &node);
 
-		if (r < 0)
-			status = ctl_failed(a->paths[i], r);
-		else
+		if (one == EXIT_GOOD)
 			ctl_walk(node, add_file, x);
+		status = ctl_both(status, one);
 	}
 	return x->files.no_memory ? ctl_failed(x->out.path, -ENOMEM) : status;
 }

@@ -23,15 +23,15 @@ static int find_files(struct carton *c, const struct args *a, struct carton_node
 	int status = EXIT_GOOD;
 
 	for (int i = 0; i < a->n_paths; i++) {
-		int r = carton_resolve(c, a->paths[i], &ret[i]);
+		int one = ctl_resolve(c, a, a->paths[i], &ret[i]);
 		struct carton_stat st;
 
-		if (r == 0) {
+		if (one == EXIT_GOOD) {
 			carton_stat(ret[i], &st);
-			r = st.kind == CARTON_DIR ? -EISDIR : 0;
+			if (st.kind == CARTON_DIR)
+				one = ctl_failed(a->paths[i], -EISDIR);
 		}
-		if (r < 0)
-			status = ctl_failed(a->paths[i], r);
+		status = ctl_both(status, one);
 	}
 	return status;
 }

@@ -195,12 +195,11 @@ static int list_all(struct carton *c, const struct args *a, struct list *l)
 		ctl_walk(root, add_node, l);
 	for (int i = 0; i < a->n_paths; i++) {
 		struct carton_node *node;
+		int one = ctl_resolve(c, a, a->paths[i], &node);
 
-		r = carton_resolve(c, a->paths[i], &node);
-		if (r == 0)
+		if (one == EXIT_GOOD)
 			ctl_walk(node, add_node, l);
-		else
-			status = ctl_failed(a->paths[i], r);
+		status = ctl_both(status, one);
 	}
 	if (l->all.no_memory)
 		return ctl_failed("ls", -ENOMEM);

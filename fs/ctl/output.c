@@ -207,6 +207,55 @@ int ctl_root(struct carton *c, struct carton_node **ret)
 	return r;
 }
 
+static const char *last_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}
+
+/* A file called so in another directory, or of whose name or path it is perhaps a typo. */
+static bool find_near(struct carton *c, const char *path, char ret[4096])
+{
+	const char *name = last_name(path);
+	bool typo = false;
+
+	for (struct carton_node *n = carton_is_bare(c) ? NULL : carton_root(c); n;
+	     n = carton_next(c, n)) {
+		char other[4096];
+
+		carton_path(n, other);
+		if (*other && strcmp(name, last_name(other)) == 0) {
+			strcpy(ret, other);
+			return true;
+		}
+		if (!typo &&
+		    (carton_similar(path, other) || carton_similar(name, last_name(other)))) {
+			strcpy(ret, other);
+			typo = true;
+		}
+	}
+	return typo;
+}
+
+int ctl_resolve(struct carton *c, const struct args *a, const char *path, struct carton_node **ret)
+{
+	const char *in = path;
+	char near[4096];
+	bool found;
+	int r;
+
+	while (strncmp(in, "./", 2) == 0)
+		in += 2;
+	r = carton_resolve(c, in, ret);
+	if (r != -ENOENT)
+		return r < 0 ? ctl_failed(path, r) : EXIT_GOOD;
+	found = find_near(c, in, near);
+	text_line(stderr, "cartonctl: %s: is not in %s%s%s%s", path, ctl_shown(a->source),
+		  found ? "; did you mean " : "", found ? near : "", found ? "?" : "");
+	return EXIT_BAD;
+}
+
 /* The depth of a path is limited. */
 void ctl_walk(struct carton_node *top, ctl_node_fn *fn, void *ctx)
 {

@@ -236,9 +236,8 @@ int ctl_tree(struct carton *c, const struct args *a)
 	char label[4096], *base;
 	int r = ctl_root(c, &top);
 
-	if (r == 0 && a->n_paths)
-		r = carton_resolve(c, a->paths[0], &top);
-
+	if (r == 0 && a->n_paths && ctl_resolve(c, a, a->paths[0], &top) != EXIT_GOOD)
+		return EXIT_BAD;
 	if (r == 0) {
 		carton_stat(top, &st);
 		r = st.kind == CARTON_DIR ? 0 : -ENOTDIR;

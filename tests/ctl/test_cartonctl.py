@@ -54,6 +54,17 @@ def test_cat(source):
         assert (p.returncode, p.stdout, p.stderr) == (0, data, b''), name
 
 
+def test_path_that_is_meant(source):
+    """With ./ in front; where there is none, the one that has the name, or nearly the path."""
+    path, c = source
+    assert ctl('cat', path, './model/main.py').stdout.encode() == c.files()['model/main.py']
+    for command in (['cat'], ['ls'], ['tree'], ['fetch']):
+        for typed, near in (('main.py', 'model/main.py'), ('./model/mian.py', 'model/main.py'),
+                            ('a/long/path/of/another/tree/mian.py', 'model/main.py')):
+            p = ctl(*command, path, typed)
+            assert (p.returncode, p.stderr) == (1, f'cartonctl: {typed}: is not in {path}; did you mean {near}?\n')
+
+
 def test_cat_large(work):
     c = Carton().add('model/m', random.Random(1).randbytes(24 << 20), level=1)
     p = ctl('cat', c.write(work / 'm.carton'), 'model/m', text=False)
@@ -136,11 +147,11 @@ def test_ls_of_paths(source):
     assert p.returncode == 0
     assert set(p.stdout.split('\0')[:-1]) == {n for n in c.hashes() if n.startswith('misc/')} | {'model/main.py'}
     p = ctl('ls', path, 'misc', 'model/none')
-    assert p.returncode == 1 and p.stderr == 'cartonctl: model/none: No such file or directory\n'
+    assert p.returncode == 1 and p.stderr == f'cartonctl: model/none: is not in {path}\n'
     assert 'misc/' in p.stdout
     for option in ((), ('-l',), ('-0',)):
         p = ctl('ls', *option, path, 'model/none')
-        assert (p.returncode, p.stdout) == (1, '') and p.stderr == 'cartonctl: model/none: No such file or directory\n'
+        assert (p.returncode, p.stdout) == (1, '') and p.stderr == f'cartonctl: model/none: is not in {path}\n'
 
 
 def test_ls_storage_and_size(work):
