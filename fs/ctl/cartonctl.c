@@ -191,10 +191,20 @@ static int run(const struct ctl_command *command, struct args *a)
 	return ctl_flush(status);
 }
 
+/* What users of other programs try. */
+static const char *const other_names[][2] = {
+	{ "umount", "did you mean stop?" },
+	{ "unmount", "did you mean stop?" },
+	{ "mount", "cartonfs SOURCE MOUNTPOINT mounts a carton" },
+};
+
 static int unknown_command(const char *text)
 {
 	const char *name = ctl_shown(text);
 
+	for (size_t i = 0; i < sizeof(other_names) / sizeof(*other_names); i++)
+		if (strcmp(name, other_names[i][0]) == 0)
+			return ctl_usage("unknown command: %s; %s", name, other_names[i][1]);
 	for (const struct ctl_command *c = commands; c->name; c++)
 		if (carton_similar(name, c->name))
 			return ctl_usage("unknown command: %s; did you mean %s?", name, c->name);
@@ -206,7 +216,8 @@ static int run_help(char **words, int n, const struct args *a)
 	const struct ctl_command *command = n ? ctl_find_command(commands, words[0]) : NULL;
 
 	(void)a;
-	if (n > 1)
+	/* such as `help cache gc`: the page has it */
+	if (n > 1 && !(command && n == 2 && ctl_has_alternative(command, words[1])))
 		return ctl_usage("help: too many arguments: %s", ctl_shown(words[1]));
 	if (n && !command) {
 		ctl_help_is_of(NULL);

@@ -46,13 +46,31 @@ static void put_command_help(const struct ctl_command *c)
 	       c->opens_none ? "" : ", and cartonfs(1) for what the options mean");
 }
 
-/* The words of a command's arguments, if there are alternatives. */
+/* The first word of the next alternative, if there are any; NULL behind the last. */
+static const char *next_alternative(const char *args, const char *at, size_t *ret_n)
+{
+	at = at ? strchr(at, '|') : strchr(args, '|') ? args : NULL;
+	at = at ? at + strspn(at, "| ") : NULL;
+	*ret_n = at ? strcspn(at, " ") : 0;
+	return at;
+}
+
+bool ctl_has_alternative(const struct ctl_command *command, const char *word)
+{
+	size_t n;
+
+	for (const char *p = NULL; (p = next_alternative(command->args, p, &n));)
+		if (n == strlen(word) && memcmp(p, word, n) == 0)
+			return true;
+	return false;
+}
+
 static void put_alternatives(const char *args)
 {
-	for (const char *p = strchr(args, '|') ? args : NULL; p; p = strchr(p, '|')) {
-		p += strspn(p, "| ");
-		printf("%.*s\n", (int)strcspn(p, " "), p);
-	}
+	size_t n;
+
+	for (const char *p = NULL; (p = next_alternative(args, p, &n));)
+		printf("%.*s\n", (int)n, p);
 }
 
 /* For the completions of shells. Words without a dash are commands, or arguments of this one. */

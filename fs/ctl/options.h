@@ -20,6 +20,9 @@ struct ctl_command {
 
 const struct ctl_command *ctl_find_command(const struct ctl_command *commands, const char *name);
 
+/* Is `word` one of the alternatives of its arguments, as gc is of cache? */
+bool ctl_has_alternative(const struct ctl_command *command, const char *word);
+
 /* --help of a command, or of all (NULL), and --version. */
 void ctl_put_help(const struct ctl_command *commands, const struct ctl_command *command);
 void ctl_put_version(void);

@@ -235,7 +235,11 @@ static int check_paths(struct raw *raw)
 	if (raw->n_paths == 0)
 		return usage_error("SOURCE and MOUNTPOINT are missing");
 	if (raw->n_paths == 1)
-		return usage_error("MOUNTPOINT is missing");
+		return usage_error(
+			"MOUNTPOINT is missing%s",
+			strcmp(raw->paths[0], "help") == 0    ? "; did you mean --help?" :
+			strcmp(raw->paths[0], "version") == 0 ? "; did you mean --version?" :
+								"");
 	if (!*raw->paths[0] || !*raw->paths[1])
 		return usage_error("%s is empty", *raw->paths[0] ? "MOUNTPOINT" : "SOURCE");
 	o->source = absolute(raw->paths[0]);

@@ -479,6 +479,9 @@ def test_verify_many_bad_files(work):
 @pytest.mark.parametrize('args, says', [
     ((), 'COMMAND is missing'), (('nonsense',), 'unknown command: nonsense'),
     (('verfy', 'x'), 'unknown command: verfy; did you mean verify?'),
+    (('umount', 'm'), 'unknown command: umount; did you mean stop?'),
+    (('mount', 'x', 'm'), 'unknown command: mount; cartonfs SOURCE MOUNTPOINT mounts a carton'),
+    (('help', 'cache', 'nothing'), 'help: too many arguments: nothing'),
     (('hash',), 'hash: SOURCE is missing'), (('cat', 'x'), 'cat: PATH is missing'),
     (('hash', 'x', 'y'), 'hash: too many arguments: y'),
     (('status', '--json', '--watch'), 'status: only one of --json, --metrics and --watch'),
@@ -503,7 +506,7 @@ def test_verify_many_bad_files(work):
 def test_usage(args, says):
     p = ctl(*args)
     assert (p.returncode, p.stdout) == (1, ''), args
-    command = f'{args[0]} ' if args and args[0] not in ('nonsense', 'verfy') else ''
+    command = f'{args[0]} ' if args and args[0] not in ('nonsense', 'verfy', 'umount', 'mount') else ''
     assert p.stderr == f"cartonctl: {says}\nTry 'cartonctl {command}--help'.\n"
 
 
@@ -530,6 +533,9 @@ def test_help_and_version_as_commands():
     page = ctl('help', 'pack')
     assert page.returncode == 0 and page.stdout == ctl('pack', '-h').stdout == ctl('-h', 'pack').stdout
     assert '\nexample: cartonctl pack ' in page.stdout
+    assert ctl('help', 'cache', 'gc').stdout == ctl('cache', '--help').stdout
+    for word in ('help', 'version'):
+        assert run(CARTONFS, word).stderr.startswith(f'cartonfs: MOUNTPOINT is missing; did you mean --{word}?\n')
     p = ctl('help', 'verfy')
     assert p.stderr == "cartonctl: unknown command: verfy; did you mean verify?\nTry 'cartonctl --help'.\n"
 
