@@ -22,6 +22,7 @@ struct download {
 	uint8_t key[SHA256_SIZE];	    /* of the URL in the cache */
 	char note[MAX_CACHE_VALIDATOR + 1]; /* of an earlier download; "" */
 	bool damaged;			    /* that one is */
+	bool told;			    /* that all of it is downloaded */
 	char version[256];		    /* the answer's */
 	int64_t mtime;
 };
@@ -94,8 +95,10 @@ static int answered(void *ctx, const struct http_response *a)
 
 	snprintf(d->version, sizeof(d->version), "%s", a->etag[0] ? a->etag : a->last_modified);
 	d->mtime = a->last_modified_s;
-	carton_log(CARTON_LOG_INFO, d->shown,
-		   "the server does not answer Range requests: downloading all of it");
+	if (!d->told)
+		carton_log(CARTON_LOG_INFO, d->shown,
+			   "the server does not answer Range requests: downloading all of it");
+	d->told = true;
 	return a->status == 200 && d->note[0] && d->version[0] &&
 	       strcmp(d->note + NOTE_VERSION, d->version) == 0;
 }
