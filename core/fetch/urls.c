@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which URL to try, and what its failure means. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/util.h"
@@ -127,7 +128,7 @@ static const char *advice(const struct url *u, bool trusted)
 /* Once for each URL. http/ logs what fails below a status, the check of the hash wrong bytes. */
 static void log_failure(struct url *u, bool trusted)
 {
-	char shown[256];
+	char shown[256], status[40];
 
 	/* an overloaded server was logged as such; one without ranges is asked for all, next */
 	if (u->error == -EBUSY || (u->error == -ESTALE && !u->exhausted) ||
@@ -139,10 +140,12 @@ static void log_failure(struct url *u, bool trusted)
 			    u->status, *u->reason ? ": " : "", u->reason, advice(u, trusted));
 		return;
 	}
+	snprintf(status, sizeof(status), "the server answers with status %d", u->status);
 	if (u->error == -ENOENT || u->error == -EACCES || u->error == -EAGAIN ||
 	    u->error == -EPROTO)
 		log_attempt(CARTON_LOG_WARNING, shown, "cannot be fetched from there: %s%s%s%s",
 			    u->error == -EAGAIN ? "the server asks to come back later" :
+			    u->status >= 400	? status :
 						  strerror(-u->error),
 			    *u->reason ? ": " : "", u->reason, advice(u, trusted));
 }

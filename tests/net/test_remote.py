@@ -686,7 +686,7 @@ def test_advice_of_a_status(fault, work, point, cache, status, advice):
     assert re.search(f'status {status}{advice.replace("header_file", "--header-file")}$', p.stderr, re.M), p.stderr
     path = LinkedCarton().link('model/x', b'linked', url).write(work / 'm.carton')
     p = ctl('verify', '--private-links', cache.flag, path)
-    assert p.returncode and lines_of(p.stderr + p.stdout, 'cannot be fetched from there') and 'login' not in p.stderr + p.stdout
+    assert p.returncode and lines_of(p.stderr + p.stdout, f'cannot be fetched from there: the server answers with status {status}$') and 'login' not in p.stderr + p.stdout
 
 
 def test_netrc(nginx, fault, mount, work, cache, point):
