@@ -367,6 +367,9 @@ int http_hop_error(struct http_stream *s, CURLcode code, const char **ret_why)
 	/* The text may quote a proxy URL with its password, and be cut before the @. */
 	if (strchr(*ret_why, '@') || strstr(*ret_why, "proxy syntax"))
 		*ret_why = curl_easy_strerror(code);
+	/* what OpenSSL says of an answer that is no record of TLS, such as an error in HTML */
+	if (code == CURLE_SSL_CONNECT_ERROR && strstr(*ret_why, "wrong version number"))
+		*ret_why = "its server does not speak https: is the URL one of http://?";
 	switch (code) {
 	case CURLE_COULDNT_RESOLVE_HOST:
 	case CURLE_COULDNT_RESOLVE_PROXY:

@@ -726,6 +726,7 @@ def test_https_and_http2(session_dir, certificate, mount, cache, point):
         c.write(n.root / 'm.carton')
         url = f'https://127.0.0.1:{n.tls_port}/m.carton'
         refused(url, point, says='certificate')
+        refused(n.url('m.carton').replace('http:', 'https:'), point, says='its server does not speak https')
         n.clear()
         with mount(url, *cache.options, '-o', f'cacert={certificate[0]}') as m:
             as_expected(m, c)
