@@ -238,7 +238,7 @@ static void refuse(struct server *s, const char *url, int status, long retry_aft
 	if (s->refused++ == 0)
 		carton_log(CARTON_LOG_NOTICE, http_url_redact(url, shown, sizeof(shown)),
 			   "the server is overloaded (status %d): requests are sent again later, "
-			   "fewer at once",
+			   "fewer at once, until the timeout",
 			   status);
 	s->refused_ms = now;
 	if (now * 1000 >= s->pause_us)

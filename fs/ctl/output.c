@@ -78,6 +78,7 @@ void ctl_on_log(void *ctx, enum carton_log_level level, const char *subject, con
 		text_line(stderr, "cartonctl: %s%s%s%s%s", source ? source : "", source ? ": " : "",
 			  subject ? subject : "", subject ? ": " : "", message);
 	log->problems += problem;
+	log->tried |= carton_log_is_attempt();
 	pthread_mutex_unlock(&log->lock);
 }
 
@@ -86,15 +87,16 @@ static void show_opening(void *ctx, uint64_t done, uint64_t total)
 {
 	struct ctl_opening *opening = ctx;
 	char size[SIZE_TEXT];
-	bool silent;
+	bool silent, again;
 
 	pthread_mutex_lock(&opening->log->lock);
 	silent = opening->log->problems == 0;
+	again = opening->log->tried && done == 0;
 	pthread_mutex_unlock(&opening->log->lock);
 	if (opening->started == 0)
 		opening->started = progress_now();
 	if (isatty(STDERR_FILENO)) {
-		progress_show((void *)opening->word, done, total);
+		progress_show((void *)(again ? "trying again" : opening->word), done, total);
 	} else if (!opening->told && silent && progress_now() - opening->started >= 1) {
 		opening->told = true;
 		text_line(stderr, "cartonctl: %s: %s%s%s", opening->label,

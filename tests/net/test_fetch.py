@@ -350,6 +350,14 @@ def test_download_that_breaks_off(fault, cache, point):
     assert p.returncode and re.search(r': not mounted: .* bytes remaining to read$', p.stderr), p.stderr
 
 
+def test_what_is_tried_again(fault, cache):
+    """Why nothing comes yet: in the bar where nobody listens, in the line above where the server is overloaded."""
+    shown = plain(terminal(80, 'hash', cache.flag, 'http://127.0.0.1:1/m.carton'))
+    assert 'trying again' in shown and 'download 0 B' not in shown, shown
+    p = ctl('hash', '--timeout=2', cache.flag, fault.url('m', status=503))
+    assert '(status 503): requests are sent again later, fewer at once, until the timeout\n' in p.stderr, p.stderr
+
+
 def test_bar_of_an_open(fault, cache):
     """A carton that is downloaded as a whole: a bar at a terminal, one line where there is none."""
     c = sample()
