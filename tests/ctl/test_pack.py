@@ -363,6 +363,7 @@ def test_refused_usage(tree, work):
     out = work / 'm.carton'
     for words, text in ((['pack', path], 'OUT is missing'), (['pack'], 'DIRECTORY is missing'),
                         (['pack', path, out, 'more'], 'too many arguments: more'),
+                        (['pack', out, path], f'OUT is a directory: {path}; DIRECTORY comes first'),
                         (['pack', '--compress=best', path, out], 'expected auto, store'),
                         (['pack', '--compress=zstd:20', path, out], 'expected auto, store'),
                         (['pack', '--compress=store:3', path, out], 'expected auto, store'),
