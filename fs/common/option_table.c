@@ -12,6 +12,7 @@
 #define FIELD(name) offsetof(struct option_values, name)
 #define MOUNT "cartonfs"
 #define BOTH "cartonfs cartonctl"
+#define CACHE BOTH " cache" /* which has no use for the other options of all commands */
 #define SIGNED "cartonfs info verify extract fetch"
 #define PACK "pack repack link embed"
 
@@ -45,9 +46,9 @@ const struct option_spec option_table[] = {
 	  .help = "off: hash every time" },
 
 	/* what is kept */
-	{ "cache_dir", 0, BOTH, OPTION_TEXT, FIELD(carton.cache_dir), "DIR", "a directory",
+	{ "cache_dir", 0, CACHE, OPTION_TEXT, FIELD(carton.cache_dir), "DIR", "a directory",
 	  .help = "where the cache is" },
-	{ "cache_size", 0, BOTH, OPTION_SIZE, FIELD(carton.cache_size), "SIZE",
+	{ "cache_size", 0, CACHE, OPTION_SIZE, FIELD(carton.cache_size), "SIZE",
 	  "a size such as 500M or 20G", .help = "the most it may take" },
 	{ "memory", 0, BOTH, OPTION_SIZE, FIELD(carton.memory), "SIZE", "a size such as 64M or 2G",
 	  .help = "limit of memory" },
@@ -98,7 +99,7 @@ const struct option_spec option_table[] = {
 	  .help = "gets why it failed", .rare = true },
 	{ "mount_only", 0, MOUNT, OPTION_FLAG, FIELD(mount_only), .help = "pass the mount on",
 	  .rare = true },
-	{ "nosandbox", 0, BOTH, OPTION_FLAG, FIELD(nosandbox), .help = "keep privileges",
+	{ "nosandbox", 0, CACHE, OPTION_FLAG, FIELD(nosandbox), .help = "keep privileges",
 	  .rare = true },
 
 	/* commands of cartonctl */

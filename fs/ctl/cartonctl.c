@@ -130,7 +130,7 @@ static const struct ctl_command commands[] = {
 	  .run_words = ctl_refresh, .opens_none = true,
 	  .example = "mnt 'https://example.com/m.carton?signature=x'" },
 	{ "cache", "list | gc [SIZE] | verify | path SHA256 | export", "look after the cache",
-	  .run_words = ctl_cache, .example = "gc 20G" },
+	  .run_words = ctl_cache, .opens_none = true, .example = "gc 20G" },
 	{ "help", "[COMMAND]", "show this, or what a command takes", .run_words = run_help },
 	{ "version", "", "show the version", .run_words = run_version },
 	{ .name = NULL },

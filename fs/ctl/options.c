@@ -39,7 +39,7 @@ static void put_command_help(const struct ctl_command *c)
 	if (option_put_help(stdout, c->name, true))
 		putchar('\n');
 	if (!c->opens_none) {
-		fputs("Options of all commands:\n", stdout);
+		fputs("Options of all commands that open a carton:\n", stdout);
 		option_put_help(stdout, ALL, true);
 	}
 	printf("See %s(1)%s.\n", c->page ? c->page : "cartonctl",

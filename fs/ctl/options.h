@@ -13,7 +13,7 @@ struct ctl_command {
 	ctl_words_fn *run_words; /* or the words after the command */
 	int min_paths, max_paths;
 	bool writes;	     /* files, as the user who runs it */
-	bool opens_none;     /* no carton: the options of all commands have no effect */
+	bool opens_none;     /* no carton: most options of all commands have no effect */
 	const char *page;    /* the man page, if it is not cartonctl(1) */
 	const char *example; /* of arguments; NULL: the first line of --help names the command */
 };

@@ -548,7 +548,9 @@ def test_help_has_the_options_of_the_command():
         for option in ('--verify-key=', '--verify-ca=', '--signer=', '--signature=', '--hub-token', '--sha256='):
             assert option in page, (command, option)
     assert '--verify-key=' not in ctl('help', 'hash').stdout
-    for command in ('init', 'status', 'stop', 'refresh'):
+    for option in ('--cache-dir=', '--cache-size=', '--nosandbox', '--json'):
+        assert option in ctl('help', 'cache').stdout
+    for command in ('init', 'status', 'stop', 'refresh', 'cache'):
         assert '--mirror' not in ctl('help', command).stdout
     for command in re.findall(r'^  ([a-z]+) ', ctl('help').stdout, re.M):
         assert '\n\n\n' not in ctl('help', command).stdout

@@ -577,7 +577,8 @@ def test_man_pages_lint():
 def option_table():
     """The rows of the table in the source: name, letter, who takes it, the words that its value may be."""
     text = (FS / 'common/option_table.c').read_text()
-    names = {'MOUNT': 'cartonfs', 'BOTH': 'cartonfs cartonctl', 'PACK': 'pack repack link embed',
+    names = {'MOUNT': 'cartonfs', 'BOTH': 'cartonfs cartonctl', 'CACHE': 'cartonfs cartonctl cache',
+             'PACK': 'pack repack link embed',
              'SIGNED': 'cartonfs info verify extract fetch'}
     rows = re.findall(r'^\t\{ "([\w.-]+)", (?:0|\'(.)\'),\s+(\w+|"[^"]*"), OPTION_\w+,\s+[\w.()]+(?:,\s+"([^"]*)")?',
                       text, re.M)

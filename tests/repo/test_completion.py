@@ -89,7 +89,8 @@ def of_table(*takers):
     text = (ROOT / 'fs/common/option_table.c').read_text().partition('/* other names */')[0]
     rows = re.findall(r'^\t\{ "([\w-]+)", (?:0|\'.\'),\s+(\w+|"[^"]*")', text, re.M)
     assert len(rows) > 40
-    names = {'MOUNT': 'cartonfs', 'BOTH': 'cartonfs cartonctl', 'PACK': 'pack repack link embed',
+    names = {'MOUNT': 'cartonfs', 'BOTH': 'cartonfs cartonctl', 'CACHE': 'cartonfs cartonctl cache',
+             'PACK': 'pack repack link embed',
              'SIGNED': 'cartonfs info verify extract fetch'}
     return {name for name, who in rows if set(names.get(who, who.strip('"')).split()) & set(takers)} - {'--x-words'}
 
