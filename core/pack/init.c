@@ -114,7 +114,7 @@ static const struct format {
 	{ ".onnx", "ONNX" },
 	{ ".pt", "PyTorch" },
 	{ ".pth", "PyTorch" },
-	{ ".bin", "PyTorch" },
+	{ "pytorch_model.bin", "PyTorch" }, /* others are anything */
 	{ ".keras", "Keras" },
 	{ ".h5", "Keras" },
 	{ ".tflite", "TFLite" },

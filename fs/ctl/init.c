@@ -51,7 +51,8 @@ static void put_chosen(const char *directory, const struct carton_init *i)
 		text_line(stdout, "runner %s, framework %s", i->runner.name, i->runner.framework);
 	if (i->unloaded)
 		text_line(stdout,
-			  "noop: no runner loads %s files by itself; --runner=NAME says another",
+			  "noop: programs read them themselves, no runner of Carton loads %s "
+			  "files",
 			  i->unloaded);
 }
 

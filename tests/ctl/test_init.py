@@ -40,7 +40,7 @@ def test_what_it_writes(model, work):
     """The required keys, each optional one as a comment with an example, and what to do next."""
     lines = init('mymodel', cwd=work)
     assert lines == ['mymodel/carton.toml: model_name mymodel', 'runner noop, framework *',
-                     'noop: no runner loads safetensors files by itself; --runner=NAME says another',
+                     'noop: programs read them themselves, no runner of Carton loads safetensors files',
                      'next: cartonctl pack mymodel mymodel.carton']
     assert max(map(len, lines)) <= 80
     assert read(model) == {'spec_version': 1, 'model_name': 'mymodel',
@@ -118,7 +118,7 @@ DATA = {'script': lambda: zipped('model/data.pkl', 'model/constants.pkl', 'model
     ('model.pt', 'script', 'torchscript', '*'), ('model.wasm', 'other', 'wasm', '=0.0.1'),
     ('model.pt', 'checkpoint', 'PyTorch', None), ('model.pt', 'other', 'PyTorch', None),
     ('other.pt', 'script', 'PyTorch', None), ('model.gguf', 'other', 'GGUF', None), ('a/b/c.onnx', 'other', 'ONNX', None),
-    ('pytorch_model.bin', 'other', 'PyTorch', None), ('readme', 'other', 'these', None),
+    ('pytorch_model.bin', 'other', 'PyTorch', None), ('weights.bin', 'other', 'these', None), ('readme', 'other', 'these', None),
 ])
 @pytest.mark.parametrize('parts', [False, True])
 def test_runner_by_files(work, name, data, runner, framework, parts):
