@@ -288,8 +288,11 @@ int object_read(struct object *o, void *ret_buf, size_t n, uint64_t off, bool no
 		atomic_store(&o->no_chunks, true);
 		if (!o->bytes.chunks || !chunked_failed(o->bytes.chunks))
 			carton_log(CARTON_LOG_ERROR, object_name(o),
-				   "changed on disk since it was verified, near byte %llu; close "
-				   "and open it again",
+				   "changed on disk since it was verified%s, near byte %llu; close "
+				   "and open it again, which hashes all of it",
+				   object_state(o) == OBJECT_SEALED ?
+					   ", or is a bad copy of what was" :
+					   "",
 				   (unsigned long long)off);
 		seal_drop(o);
 		if (o->copied)

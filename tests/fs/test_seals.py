@@ -111,6 +111,18 @@ def test_anywhere(carton, mount, cache, work):
             assert m.read('model/x') == DATA
 
 
+def test_bad_copy_of_what_has_a_seal(sealed, carton, mount_fg):
+    """It has never been verified itself, and did not change: both are said, and both errors advise the same."""
+    _, _, options = sealed('stored')
+    copy, (path, at) = carton('stored', 'copy.carton')
+    overwrite(path, at + 4 * MIB)
+    with mount_fg(copy, *options) as m:
+        assert errno_of(m.read, 'model/x') == errno.EIO
+        line, = lines_of(m.log(), 'model/x: changed on disk')
+        assert 'since it was verified, or is a bad copy of what was, near byte ' in line
+        assert line.endswith('; close and open it again, which hashes all of it')
+
+
 @pytest.mark.parametrize('method', ['zstd', 'deflate'])
 @pytest.mark.parametrize('size', [MIB - 1, MIB, 4 * MIB])
 def test_small_compressed(mount, work, cache, method, size):
