@@ -492,8 +492,12 @@ struct carton_counters {
 	uint64_t files, bytes;
 	uint64_t verified_files, verified_bytes;
 	uint64_t corrupt_files, corrupt_bytes;
-	uint64_t cached_bytes; /* of files that the local carton does not have: here by now, */
-	uint64_t remote_bytes; /* and not */
+	/*
+	 * Of files that the local carton does not have: here by now, or in the cache when that was
+	 * looked through last, which each call begins anew, on a thread of the carton's;
+	 */
+	uint64_t cached_bytes;
+	uint64_t remote_bytes;		      /* and not */
 	uint64_t linked_files, linked_bytes;  /* that only LINKS has */
 	uint64_t unsized_files;		      /* of these, those whose size is not known */
 	uint64_t hashed_bytes, fetched_bytes; /* read to be verified; from servers */

@@ -67,6 +67,16 @@ bool cache_has(struct cache *c, const uint8_t sha256[32])
 	return true;
 }
 
+bool cache_lists(const struct cache *c, const uint8_t sha256[32], uint64_t size)
+{
+	char name[OBJECT_NAME_SIZE];
+	struct stat st;
+
+	cache_object_name(sha256, name);
+	return fstatat(c->objects, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
+	       !cache_is_damaged(st.st_mode) && (uint64_t)st.st_size == size;
+}
+
 int cache_drop(struct cache *c, const uint8_t sha256[32], int fd)
 {
 	char name[OBJECT_NAME_SIZE];

@@ -99,6 +99,9 @@ int cache_source(struct cache *cache, const uint8_t sha256[32], struct source **
 /* Marks an object as used now. False: it, or the cache, is not there. NULL-safe. */
 bool cache_has(struct cache *cache, const uint8_t sha256[32]);
 
+/* Is there an object of that name and size, in bytes? That is no use of it. */
+bool cache_lists(const struct cache *cache, const uint8_t sha256[32], uint64_t size);
+
 /*
  * Marks the object open at `fd`, from cache_lookup(), as damaged: its bytes are not those of its
  * name. No lookup finds that file again, in any process; a newer file under the same name stays.

@@ -2,7 +2,68 @@
 /* Counters of an open carton: carton_counters(), carton_waiting(). */
 #include "carton/opened.h"
 
+#include <stdlib.h>
+
 #include "base/util.h"
+#include "cache/cache.h"
+
+static bool is_local(const struct carton *c, const struct node *n)
+{
+	const struct entry *e = n->has_body ? NULL : n->file.entry;
+	const struct object *o = node_known_object(n);
+
+	return e ? !c->container->remote : !o || object_entry(o);
+}
+
+/* ---- what the cache has, looked for on a worker, as its disk may keep one waiting ---- */
+
+static bool find_in_cache(const struct carton *c, const struct node *n)
+{
+	const struct object *o = node_known_object(n);
+	uint8_t sha256[SHA256_SIZE];
+
+	if (o)
+		memcpy(sha256, object_sha256(o), SHA256_SIZE);
+	else
+		manifest_hash(n->name, sha256);
+	return cache_lists(c->cache, sha256, node_size(n));
+}
+
+static void look(struct job *job)
+{
+	struct carton *c = container_of(job, struct carton, look);
+	const struct tree *t = c->tree;
+	atomic_bool *found = c->in_cache ? c->in_cache : calloc(t->n_places + 1, sizeof(*found));
+
+	for (size_t i = 0; found && i < t->n_places && !cancel_fired(&c->stop); i++) {
+		const struct node *n = &t->nodes[i];
+
+		if (n->name && n->kind == NODE_FILE && !n->has_body && !is_local(c, n))
+			atomic_store(&found[i], find_in_cache(c, n));
+	}
+	c->in_cache = found;
+	atomic_store(&c->looking, false);
+}
+
+/* As the last look has found it. */
+static bool is_in_cache(const struct carton *c, const struct node *n)
+{
+	const struct tree *t = c->tree;
+	const atomic_bool *found = c->in_cache;
+
+	return found && n >= t->nodes && n < t->nodes + t->n_places && found[n - t->nodes];
+}
+
+/* Unless one still runs. */
+static void begin_look(struct carton *c)
+{
+	if (!c->cache || atomic_exchange(&c->looking, true))
+		return;
+	c->look.run = look;
+	workers_submit(c->workers, &c->look, LANE_QUICK);
+}
+
+/* ---- counting ---- */
 
 static bool is_verified(struct object *o)
 {
@@ -16,7 +77,7 @@ static void count_file(const struct carton *c, const struct node *n, struct cart
 	struct object *o = node_known_object(n);
 	uint64_t size = node_size(n) == OBJECT_NO_SIZE ? 0 : node_size(n);
 	const struct entry *e = n->has_body ? NULL : n->file.entry;
-	bool local = e ? !c->container->remote : !o || object_entry(o);
+	bool local = is_local(c, n);
 	/* MANIFEST was read when the carton was opened */
 	bool verified = o ? is_verified(o) : !e;
 	uint64_t came = 0;
@@ -35,8 +96,8 @@ static void count_file(const struct carton *c, const struct node *n, struct cart
 		ret->corrupt_files++;
 		ret->corrupt_bytes += size;
 	}
-	if (!local && !verified && o)
-		came = MIN(object_here(o), size);
+	if (!local && !verified)
+		came = is_in_cache(c, n) ? size : o ? MIN(object_here(o), size) : 0;
 	if (!local)
 		ret->cached_bytes += verified ? size : came;
 	if (!local && !verified)
@@ -63,6 +124,7 @@ void carton_counters(struct carton *c, struct carton_counters *ret)
 	k.cache_hits = traffic.cache_hits;
 	k.cache_misses = traffic.cache_misses;
 	*ret = k;
+	begin_look(c);
 }
 
 void carton_waiting(struct carton *c, carton_waiting_fn *fn, void *ctx)

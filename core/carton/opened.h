@@ -54,6 +54,9 @@ struct carton {
 	char *commit;		      /* of a repository; NULL: there is none */
 	char *label;		      /* the source, as it may be shown */
 	struct carton_signature signature;
+	struct job look;	       /* what the cache has of it: see counters.c */
+	atomic_bool looking;	       /* it is queued, or runs */
+	atomic_bool *_Atomic in_cache; /* for each place of the tree; NULL: not looked yet */
 	bool verify;
 	bool bare; /* a file in place of a carton: no carton.toml, and MANIFEST is not shown */
 	carton_damaged_fn *damaged; /* NULL: none */

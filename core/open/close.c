@@ -55,6 +55,7 @@ void carton_close(struct carton *c)
 	mirrors_free(c->mirrors);
 	login_free(c->logins);
 	cache_close(c->cache);
+	free(c->in_cache);
 	free(c->commit);
 	free(c->label);
 	cancel_finish(&c->stop);

@@ -195,7 +195,8 @@ static void put_traffic(const struct view *v, const char *json, const char *moun
 		s->when = t;
 	}
 	if (number(json, "cache_hits") + number(json, "cache_misses")) {
-		snprintf(text, sizeof(text), "%" PRIu64 " of %" PRIu64 " files found in it",
+		snprintf(text, sizeof(text),
+			 "had %" PRIu64 " of %" PRIu64 " files that were looked for in it",
 			 number(json, "cache_hits"),
 			 number(json, "cache_hits") + number(json, "cache_misses"));
 		put_text(v, "cache", text);

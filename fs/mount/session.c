@@ -171,6 +171,7 @@ static void start_ahead(struct session *s)
 static int serve(struct session *s)
 {
 	struct fuse_session *se = s->mount.session;
+	struct carton_counters first;
 	int status = EXIT_MOUNT;
 
 	if (signals_catch(se) < 0)
@@ -182,6 +183,8 @@ static int serve(struct session *s)
 		if (keep_begin(&s->keep, &s->mount, s->options) < 0)
 			return EXIT_SYSTEM;
 		start_ahead(s);
+		/* so that the first who asks for the status is told what the cache has */
+		carton_counters(s->mount.carton, &first);
 		status = loop(s, se);
 		unmounted_close(&s->unmounted);
 		/* before the unmount: its threads may still answer requests */

@@ -214,9 +214,10 @@ int status_metrics(struct status *s, struct carton *c, struct status_text *ret)
 		   (uint64_t[]){ k.verified_bytes, k.corrupt_bytes,
 				 k.bytes - k.verified_bytes - k.corrupt_bytes });
 	put_metric(f, "cached_bytes", "gauge",
-		   "Files that a local carton does not have and that were fetched.",
+		   "Files that a local carton does not have and that were fetched, or are in the "
+		   "cache.",
 		   k.cached_bytes);
-	put_metric(f, "remote_bytes", "gauge", "Files that were not fetched yet.", k.remote_bytes);
+	put_metric(f, "remote_bytes", "gauge", "Files that have to be fetched.", k.remote_bytes);
 	put_metric(f, "hashed_bytes_total", "counter", "Bytes read to be verified.",
 		   k.hashed_bytes);
 	put_metric(f, "fetched_bytes_total", "counter", "Bytes that came from servers.",

@@ -241,8 +241,20 @@ def test_remote(mount, nginx, work, cache):
         assert after['cached_bytes'] == before['cached_bytes'] + 2 * MIB
         assert after['fetched_bytes'] >= 2 * MIB and after['cache_misses'] > 0
     with mount(nginx.url('status.carton'), *cache.options) as m:
+        # what the cache has needs not be fetched, before it is read, too: the rest is as it was
+        eventually('it is found', lambda: status(m)['remote_bytes'] == after['remote_bytes'])
+        assert status(m)['cached_bytes'] == after['cached_bytes'] and status(m)['verified_files'] < after['verified_files']
         m.read('model/a')
         assert status(m)['cache_hits'] > 0 and status(m)['fetched_bytes'] < MIB
+        # what another process has fetched meanwhile
+        assert ctl('fetch', cache.flag, nginx.url('status.carton')).returncode == 0
+        eventually('all is found', lambda: status(m)['remote_bytes'] == 0)
+        out = ctl('status', m.path).stdout
+        assert re.search(r'^ +remote +3\.0 MiB here, 0 B to fetch$', out, re.M), out
+        assert re.search(r'^ +cache +had \d of \d files that were looked for in it$', out, re.M), out
+        # and what has gone since
+        assert ctl('cache', 'gc', '0', cache.flag).returncode == 0
+        eventually('it is gone', lambda: status(m)['remote_bytes'] >= MIB)
 
 
 # ---- cartonctl status ----
