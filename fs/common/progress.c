@@ -61,31 +61,65 @@ static bool is_utf8(void)
 	return value && (strcasestr(value, "UTF-8") || strcasestr(value, "UTF8"));
 }
 
-static void draw_bar(FILE *f, const struct progress *p, double rate, unsigned width)
-{
-	char now_text[SIZE_TEXT], total_text[SIZE_TEXT], rate_text[SIZE_TEXT], left[DURATION_TEXT];
-	double part = (double)p->done / (double)p->total;
-	char text[120];
-	int n, room;
+/* What stands behind the bar, in this order. */
+enum { PERCENT, AMOUNT, RATE, LEFT, PARTS };
+#define PART_TEXT (DURATION_TEXT + 16)
 
-	n = snprintf(text, sizeof(text), "%3d%%  %s/%s  %s/s", (int)(part * 100),
-		     format_size(p->done, now_text), format_size(p->total, total_text),
-		     format_size((uint64_t)rate, rate_text));
-	if (rate >= 1)
-		n += snprintf(text + n, sizeof(text) - (size_t)n, "  %s left",
-			      format_duration((double)(p->total - p->done) / rate, left));
-	/* with the word, a space behind it and behind the bar, and the last column free */
-	room = (int)width - n - (int)strlen(p->word) - 3;
-	room = room > BAR_MAX ? BAR_MAX : room < 0 ? 0 : room;
-	fprintf(f, "%s ", p->word);
-	bar_put(f, p->done, p->total, (unsigned)room, is_utf8());
-	fprintf(f, " %s", text);
+/*
+ * Takes parts away, each of which has two spaces before it, until they and the word fit in `width`
+ * columns with the last one free. The rate goes first, as what is left says the same. Returns the
+ * columns that remain, which may be less than 0.
+ */
+static int fit(char parts[PARTS][PART_TEXT], const char *word, unsigned width)
+{
+	static const int first[] = { RATE, AMOUNT, LEFT };
+	int room = (int)width - 1 - (int)strlen(word);
+
+	for (size_t i = 0; i < PARTS; i++)
+		room -= *parts[i] ? 2 + (int)strlen(parts[i]) : 0;
+	for (size_t i = 0; i < sizeof(first) / sizeof(first[0]) && room < 0; i++) {
+		room += *parts[first[i]] ? 2 + (int)strlen(parts[first[i]]) : 0;
+		*parts[first[i]] = '\0';
+	}
+	return room;
+}
+
+/* One line, never wider than the terminal: else each update would move the screen. */
+static void draw_line(FILE *f, const struct progress *p, double rate, unsigned width)
+{
+	char parts[PARTS][PART_TEXT] = { "" }, text[SIZE_TEXT], total[SIZE_TEXT],
+	     left[DURATION_TEXT];
+	/* the total is not known (yet): no bar */
+	bool known = p->done < p->total;
+	const char *gap = " ";
+	int room;
+
+	format_size(p->done, text);
+	snprintf(parts[AMOUNT], sizeof(parts[0]), "%s%s%s", text, known ? "/" : "",
+		 known ? format_size(p->total, total) : "");
+	snprintf(parts[RATE], sizeof(parts[0]), "%s/s", format_size((uint64_t)rate, text));
+	if (known)
+		snprintf(parts[PERCENT], sizeof(parts[0]), "%3d%%",
+			 (int)((double)p->done / (double)p->total * 100));
+	if (known && rate >= 1)
+		snprintf(parts[LEFT], sizeof(parts[0]), "%s left",
+			 format_duration((double)(p->total - p->done) / rate, left));
+	room = fit(parts, p->word, width);
+	fprintf(f, "%.*s", (int)width - 1, p->word);
+	if (known && room > 0) {
+		fputc(' ', f);
+		bar_put(f, p->done, p->total, (unsigned)(room > BAR_MAX ? BAR_MAX : room),
+			is_utf8());
+	}
+	for (size_t i = 0; i < PARTS && room >= 0; i++)
+		if (*parts[i]) {
+			fprintf(f, "%s%s", gap, parts[i]);
+			gap = "  ";
+		}
 }
 
 static void draw(FILE *f, const struct progress *p, double seconds)
 {
-	double rate = (double)p->done / seconds;
-	char text[SIZE_TEXT], rate_text[SIZE_TEXT];
 	unsigned width = columns();
 
 	erase(f);
@@ -93,12 +127,7 @@ static void draw(FILE *f, const struct progress *p, double seconds)
 		p->line(f, p->ctx, bar.lines, width - 1);
 		fputc('\n', f);
 	}
-	/* the total is not known (yet): no bar */
-	if (p->done >= p->total)
-		fprintf(f, "%s %s  %s/s", p->word, format_size(p->done, text),
-			format_size((uint64_t)rate, rate_text));
-	else
-		draw_bar(f, p, rate, width);
+	draw_line(f, p, (double)p->done / seconds, width);
 	bar.shown = true;
 }
 

@@ -14,8 +14,9 @@
 #include "ctl/term.h"
 #include "common/text.h"
 
-/* columns of a line behind the path */
-#define OTHER_COLUMNS (2 + 2 + 4 + 2 + 10 + 4 + 10)
+/* columns of a line beside the path: with the percentage; and with the sizes */
+#define PERCENT_COLUMNS (2 + 2 + 4)
+#define OTHER_COLUMNS (PERCENT_COLUMNS + 2 + 10 + 4 + 10)
 
 /* Looks up the files named on the command line; symlinks are followed. */
 static int find_files(struct carton *c, const struct args *a, struct carton_node **ret)
@@ -44,16 +45,22 @@ static void put_line(FILE *f, const void *ctx, size_t i, unsigned columns)
 	const struct carton_fetching *file = (const struct carton_fetching *)ctx + i;
 	char came[SIZE_TEXT], size[SIZE_TEXT];
 
+	/* in a narrow one, the path says more than the sizes */
+	bool narrow = columns < OTHER_COLUMNS + 16;
+	unsigned others = narrow ? PERCENT_COLUMNS : OTHER_COLUMNS;
+
 	term_to(f);
 	term_spaces(2);
-	term_cell(file->path, columns > OTHER_COLUMNS + 8 ? columns - OTHER_COLUMNS : 8);
+	term_cell(file->path, columns > others + 2 ? columns - others : 2);
 	term_to(stdout);
 	format_size(file->came, came);
 	if (file->size)
-		fprintf(f, "  %3d%%  %10s of %10s", (int)(100 * file->came / file->size), came,
-			format_size(file->size, size));
+		fprintf(f, "  %3d%%", (int)(100 * file->came / file->size));
 	else
-		fprintf(f, "        %10s", came);
+		fputs("      ", f);
+	if (!narrow)
+		fprintf(f, "  %10s%s%s", came, file->size ? " of " : "",
+			file->size ? format_size(file->size, size) : "");
 }
 
 static void show(void *ctx, const struct carton_fetched *so_far,
