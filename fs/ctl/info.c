@@ -93,7 +93,7 @@ static void put_carton(struct info *info)
 	if (carton_commit(info->c))
 		put_value(info, "commit", carton_commit(info->c));
 	ctl_signed(signature->by, signature->ends, by);
-	put_value(info, "signed by", by);
+	put_value(info, *signature->by ? "signed by" : "signature", by);
 	carton_totals(info->c, &totals);
 	ctl_walk(carton_root(info->c), add_stored, &stored);
 	snprintf(text, sizeof(text), "%s, %s", term_count(totals.files, "file", count),

@@ -16,6 +16,7 @@
 
 #define MOUNTS_MAX 256
 #define LABEL 10
+#define STATE (2 + LABEL + 14 + 2 + 10 + 2) /* columns before the bar of a state */
 #define WATCH_MS 1000
 
 /* ---- reading status.json: it has one member a line, as status.c writes it ---- */
@@ -76,8 +77,11 @@ static void put_label(const char *label)
 
 static void put_text(const struct view *v, const char *label, const char *text)
 {
+	char shown[2 * 4096];
+
 	put_label(label);
-	term_short(text, v->columns - LABEL - 2);
+	/* of a name that has a newline, too */
+	term_wrap(text_format(shown, sizeof(shown), "%s", text), LABEL + 2, v->columns);
 	putchar('\n');
 }
 
@@ -102,7 +106,7 @@ static void put_process(const struct view *v, const char *json)
 	put_text(v, "process", text);
 }
 
-static void put_state(const char *json, const char *label, const char *state)
+static void put_state(const struct view *v, const char *json, const char *label, const char *state)
 {
 	char key[32], count[TERM_COUNT], size[SIZE_TEXT];
 	uint64_t files, bytes;
@@ -118,7 +122,9 @@ static void put_state(const char *json, const char *label, const char *state)
 		term_style(TERM_BAD);
 	printf("%14s  %10s  ", term_count(files, "file", count), format_size(bytes, size));
 	term_style(TERM_PLAIN);
-	term_bar(bytes, number(json, "bytes"), 20);
+	if (v->columns > STATE)
+		term_bar(bytes, number(json, "bytes"),
+			 v->columns - STATE < 20 ? v->columns - STATE : 20);
 	putchar('\n');
 }
 
@@ -213,36 +219,32 @@ static void put_waiting(const struct view *v, const char *element, bool first)
 {
 	const char *done = in_element(element, "done"), *size = in_element(element, "size");
 	const char *opens = in_element(element, "opens");
-	char path[4096], state[16], text[64] = "";
+	char path[4096], state[16], part[16] = "", text[4200];
 	uint64_t whole = size ? strtoull(size, NULL, 10) : 0;
 	unsigned waiting = opens ? (unsigned)strtoul(opens, NULL, 10) : 0;
 
 	json_decode(in_element(element, "path"), path, sizeof(path));
 	json_decode(in_element(element, "state"), state, sizeof(state));
-	put_label(first ? "waiting" : "");
 	if (whole && done)
-		snprintf(text, sizeof(text), " %.0f%%",
+		snprintf(part, sizeof(part), " %.0f%%",
 			 (double)strtoull(done, NULL, 10) * 100 / (double)whole);
-	term_short(path, v->columns > 60 ? v->columns - 45 : 20);
-	term_spaces(2);
-	term_put(state);
-	printf("%s, %u open%s\n", text, waiting, waiting == 1 ? "" : "s");
+	snprintf(text, sizeof(text), "%s  %s%s, %u open%s", path, state, part, waiting,
+		 waiting == 1 ? "" : "s");
+	put_text(v, first ? "waiting" : "", text);
 }
 
 static void put_error(const struct view *v, const char *element, bool first)
 {
 	const char *when = in_element(element, "time");
 	time_t at = when ? (time_t)strtoll(when, NULL, 10) : 0;
-	char text[1024], clock[16] = "";
+	char text[1024] = "";
 	struct tm tm;
 
-	json_decode(in_element(element, "message"), text, sizeof(text));
-	put_label(first ? "errors" : "");
 	if (localtime_r(&at, &tm))
-		strftime(clock, sizeof(clock), "%H:%M:%S ", &tm);
-	fputs(clock, stdout);
-	term_wrap(text, LABEL + 2, v->columns > 9 ? v->columns - 9 : v->columns);
-	putchar('\n');
+		strftime(text, sizeof(text), "%H:%M:%S ", &tm);
+	json_decode(in_element(element, "message"), text + strlen(text),
+		    sizeof(text) - strlen(text));
+	put_text(v, first ? "errors" : "", text);
 }
 
 /* Calls `put` for the elements of a list, which are a line each. */
@@ -283,14 +285,14 @@ static void put_mount(const struct view *v, const char *mountpoint, const char *
 	}
 	json_decode(member(json, "signed_by"), text, CARTON_SIGNER);
 	ctl_signed(text, (int64_t)number(json, "signed_until"), by);
-	put_text(v, "signed by", by);
+	put_text(v, *text ? "signed by" : "signature", by);
 	json_decode(member(json, "verify"), text, sizeof(text));
 	if (strcmp(text, "off") == 0)
 		put_text(v, "verify", "off: nothing is verified");
 	put_process(v, json);
-	put_state(json, "verified", "verified");
-	put_state(json, "corrupt", "corrupt");
-	put_state(json, "to verify", "unread");
+	put_state(v, json, "verified", "verified");
+	put_state(v, json, "corrupt", "corrupt");
+	put_state(v, json, "to verify", "unread");
 	put_linked(v, json);
 	put_remote(v, json);
 	put_passthrough(v, json);

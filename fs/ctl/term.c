@@ -187,14 +187,26 @@ static unsigned word_width(const char *s, const char **ret_end)
 	return width;
 }
 
-static void put_word(const char *s, const char *end)
+/*
+ * Prints the word, which begins `at` columns behind the indentation. At a terminal, one that is
+ * longer than a line is broken, where the terminal would break it to its first column. Returns the
+ * columns behind the indentation.
+ */
+static unsigned put_word(const char *s, const char *end, unsigned at, unsigned indent,
+			 unsigned width)
 {
 	struct glyph g;
 
 	while (s < end) {
 		s += next_glyph(s, &g);
+		if (term.tty && at > 0 && indent + at + g.width > width) {
+			fprintf(term.out, "\n%*s", (int)indent, "");
+			at = 0;
+		}
 		fputs(g.text, term.out);
+		at += g.width;
 	}
+	return at;
 }
 
 /* The columns of the spaces at *s, which are skipped; a tab counts as one. */
@@ -231,8 +243,7 @@ void term_wrap(const char *s, unsigned indent, unsigned width)
 			gap = own;
 		}
 		term_spaces(gap);
-		put_word(s, end);
-		at += gap + n;
+		at = put_word(s, end, at + gap, indent, width);
 		s = end;
 		gap = skip_spaces(&s);
 	}

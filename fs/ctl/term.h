@@ -52,8 +52,9 @@ void term_cell(const char *s, unsigned width);
 void term_short(const char *s, unsigned width);
 
 /*
- * Prints text in lines of at most `width` columns, broken between words; a longer word gets its own
- * line. Lines after the first begin with `indent` spaces. Newlines in the text are kept.
+ * Prints text in lines of at most `width` columns, broken between words; a longer word begins on a
+ * line of its own, and is broken at a terminal only. Lines after the first begin with `indent`
+ * spaces. Newlines in the text are kept.
  */
 void term_wrap(const char *s, unsigned indent, unsigned width);
 

@@ -21,7 +21,7 @@ from faultydisk import Disk
 from harness import CARTONCTL, CARTONFS, ctl, environment, eventually, run, unmount
 from origin import MIB, PRIVATE, LinkedCarton, fault_bytes
 from probing import mounter_of
-from terminal import plain
+from terminal import plain, terminal, width
 from zipwriter import Carton, sample
 
 JSON, METRICS = '.cartonfs/status.json', '.cartonfs/metrics'
@@ -258,6 +258,23 @@ def test_remote(mount, nginx, work, cache):
 
 
 # ---- cartonctl status ----
+
+@pytest.mark.parametrize('columns', [80, 40])
+def test_screen_fits(mount, work, columns):
+    """Words that are longer than a line, such as a URL or a hash, are broken below the words before them."""
+    data, url = b'linked' * 1000, f'http://127.0.0.1:9/obj/{"f" * 64}/{"g" * 64}'
+    c = LinkedCarton().add('model/' + 'long' * 20, os.urandom(5000)).link('model/m', data, url)
+    where = work / ('m' * 60)
+    where.mkdir()
+    with mount(c.write(where / 'a\nb.carton')) as m:
+        assert m.error('model/m')
+        text = plain(terminal(columns, 'status', m.path))
+        lines = text.splitlines()
+        assert all(width(line) <= columns for line in lines), text
+        assert all(re.match('  [ a-z]{10}', line) for line in lines[1:] if line.strip()), text
+        assert all(x in ''.join(text.split()) for x in (url, c.model_hash(), str(where / 'a\\x0ab.carton'))), text
+
+
 
 def test_all_mounts_of_a_user(mount, sample_carton, who):
     with mount(sample_carton[0], uid=who) as a, mount(sample_carton[0], uid=who) as b:

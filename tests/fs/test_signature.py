@@ -106,9 +106,9 @@ def test_key(carton, mount, work, curve, keys):
 
 def test_nobody_asks(carton, mount):
     with mount(carton.path) as m:
-        assert re.search(r'^ *signed by +not checked$', run(CARTONCTL, 'status', m.path).stdout, re.M)
+        assert re.search(r'^ *signature +not checked$', run(CARTONCTL, 'status', m.path).stdout, re.M)
         assert json.loads(run(CARTONCTL, 'status', '--json', m.path).stdout)[0]['signed_by'] is None
-    assert re.search(r'^ *signed by +not checked$', run(CARTONCTL, 'info', carton.path).stdout, re.M)
+    assert re.search(r'^ *signature +not checked$', run(CARTONCTL, 'info', carton.path).stdout, re.M)
     assert json.loads(run(CARTONCTL, 'info', '--json', carton.path).stdout)['signed_by'] is None
 
 
