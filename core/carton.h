@@ -802,7 +802,12 @@ int carton_cache_directory(const struct carton_cache_options *options, char *ret
 #define CARTON_WHY 128
 int carton_check_own(int fd, char ret_why[CARTON_WHY]);
 
-/* The file of an object (64 hex digits), unverified: 0, -ENOENT, -EINVAL, -ENAMETOOLONG. */
+/*
+ * The file of an object, unverified: of 64 hex digits, or of the first ones, at least 8, if no
+ * other object has them. 0; -ENOENT; -ENOTUNIQ: others have; -EINVAL: no such digits;
+ * -ENAMETOOLONG.
+ */
+#define CARTON_CACHE_DIGITS 8
 int carton_cache_path(const struct carton_cache_options *options, const char *sha256,
 		      char *ret_path, size_t n);
 

@@ -81,19 +81,59 @@ int carton_cache_gc(const struct carton_cache_options *options, uint64_t target,
 	return r;
 }
 
+/* The objects whose hashes begin with these digits. */
+struct beginning {
+	const char *digits;
+	size_t n;
+	uint8_t sha256[SHA256_SIZE]; /* of the last one */
+};
+
+static int compare_beginning(void *ctx, const struct cache_object *object)
+{
+	struct beginning *b = ctx;
+	char hex[2 * SHA256_SIZE + 1];
+
+	hex_encode(object->sha256, SHA256_SIZE, hex);
+	if (object->seal || strncasecmp(hex, b->digits, strlen(b->digits)) != 0)
+		return 0;
+	b->n++;
+	memcpy(b->sha256, object->sha256, SHA256_SIZE);
+	return 0;
+}
+
+/* The hash that begins with `digits`, at most 64 of them. 0, -ENOENT, or logged. */
+static int complete_hash(struct cache *cache, const char *digits, uint8_t ret[SHA256_SIZE])
+{
+	struct beginning b = { .digits = digits };
+	int r;
+
+	if (strlen(digits) == 2 * SHA256_SIZE)
+		return hex_decode(digits, SHA256_SIZE, ret) ? 0 : -EINVAL;
+	r = cache_list(cache, compare_beginning, &b);
+	if (r == 0 && b.n > 1)
+		return log_error(-ENOTUNIQ, digits,
+				 "%zu hashes in the cache begin so: more digits are needed", b.n);
+	if (r == 0)
+		memcpy(ret, b.sha256, SHA256_SIZE);
+	return r < 0 ? r : b.n ? 0 : -ENOENT;
+}
+
 int carton_cache_path(const struct carton_cache_options *options, const char *sha256,
 		      char *ret_path, size_t n)
 {
+	size_t len = strspn(sha256, "0123456789abcdefABCDEF");
 	uint8_t hash[SHA256_SIZE];
 	struct cache *cache;
 	int r;
 
-	if (strlen(sha256) != 2 * SHA256_SIZE || !hex_decode(sha256, SHA256_SIZE, hash))
+	if (sha256[len] || len < CARTON_CACHE_DIGITS || len > 2 * SHA256_SIZE)
 		return -EINVAL;
 	r = open_cache(options, false, &cache);
 	if (r < 0)
 		return r;
-	r = cache_path(cache, hash, ret_path, n);
+	r = complete_hash(cache, sha256, hash);
+	if (r == 0)
+		r = cache_path(cache, hash, ret_path, n);
 	cache_close(cache);
 	return r == -ENOENT ? log_error(r, sha256, "is not in the cache") : r;
 }

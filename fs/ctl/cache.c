@@ -16,7 +16,9 @@
 /* at a terminal: as much of a sha256 as `ls` shows, and the columns before the name */
 #define SHORT_HASH 12
 #define DATE_COLUMNS 16
-#define OTHER_COLUMNS (SHORT_HASH + 2 + 10 + 2 + DATE_COLUMNS + 2)
+#define KIND_COLUMNS 4
+#define NARROW_COLUMNS (SHORT_HASH + 2 + 10 + 2)
+#define OTHER_COLUMNS (NARROW_COLUMNS + DATE_COLUMNS + 2 + KIND_COLUMNS + 2)
 
 /* An object of the list, as JSON. */
 static void put_json_object(struct json_writer *w, const struct carton_cache_object *object)
@@ -32,43 +34,86 @@ static void put_json_object(struct json_writer *w, const struct carton_cache_obj
 	json_end(w, '}');
 }
 
+/* Is there room for the columns USED and KIND? */
+static bool is_wide(void)
+{
+	return term_columns(80) >= OTHER_COLUMNS + 16;
+}
+
+/* The columns before the name. */
+static void put_cells(const char *sha256, const char *size, const char *used, const char *kind)
+{
+	printf("%-*.*s  %10s  ", SHORT_HASH, SHORT_HASH, sha256, size);
+	if (is_wide())
+		printf("%-*s  %-*s  ", DATE_COLUMNS, used, KIND_COLUMNS, kind);
+}
+
 static unsigned name_columns(void)
 {
-	unsigned columns = term_columns(80);
-
-	return columns > OTHER_COLUMNS + 16 ? columns - OTHER_COLUMNS : 16;
+	return term_columns(80) - (is_wide() ? OTHER_COLUMNS : NARROW_COLUMNS);
 }
 
-/* "seal", "SOURCE: PATH", or both; "": only the sha256 is known. */
-static void describe(const struct carton_cache_object *object, char *ret, size_t n)
+/*
+ * "SOURCE: PATH" in that many columns. Where it is too long, only the last part of the source is
+ * shown, and either has half of the room, or what the other one leaves.
+ */
+static void put_name(const struct carton_cache_object *object, unsigned columns)
 {
-	bool named = object->path && object->source;
+	const char *source = object->source, *path = object->path, *last;
+	unsigned whole, part, room;
 
-	snprintf(ret, n, "%s%s", object->seal ? "seal" : "", object->seal && named ? "  " : "");
-	if (named)
-		snprintf(ret + strlen(ret), n - strlen(ret), "%s%s%s", object->source,
-			 *object->path ? ": " : "", object->path);
+	if (!source || !path)
+		return;
+	last = strrchr(source, '/');
+	last = last && last[1] ? last + 1 : source;
+	if (!*path) {
+		term_short(term_width(source) > columns ? last : source, columns);
+		return;
+	}
+	room = columns - 2;
+	whole = term_width(path);
+	if (term_width(source) + whole <= room)
+		last = source;
+	part = term_width(last);
+	if (part + whole > room && part > room / 2)
+		part = whole < room / 2 ? room - whole : room / 2;
+	term_short(last, part);
+	fputs(": ", stdout);
+	term_short(path, room - part);
 }
 
-/* Elsewhere than at a terminal: a line for each, for programs. */
-static void put_row(const struct carton_cache_object *object)
+/* At a terminal: a row of the table. */
+static void put_row(const struct carton_cache_object *object, const char *date)
 {
-	char date[32] = "?", size[SIZE_TEXT], text[1024];
+	char size[SIZE_TEXT];
+
+	put_cells(object->sha256, format_size(object->size, size), date,
+		  object->seal ? "seal" : "file");
+	put_name(object, name_columns());
+}
+
+/* Elsewhere: a line for each, for programs. */
+static void put_plain(const struct carton_cache_object *object, const char *date)
+{
+	printf("%s  %14" PRIu64 "  %s%s", object->sha256, object->size, date,
+	       object->seal ? "  seal" : "");
+	if (object->path && object->source) {
+		term_spaces(2);
+		term_put(object->source);
+		fputs(*object->path ? ": " : "", stdout);
+		term_put(object->path);
+	}
+}
+
+static void put_object(const struct carton_cache_object *object)
+{
 	time_t used = (time_t)object->used;
+	char date[32] = "?";
 	struct tm tm;
 
 	if (localtime_r(&used, &tm))
 		strftime(date, sizeof(date), "%Y-%m-%d %H:%M", &tm);
-	describe(object, text, sizeof(text));
-	if (term_is_tty()) {
-		printf("%.*s  %10s  %-*s  ", SHORT_HASH, object->sha256,
-		       format_size(object->size, size), DATE_COLUMNS, date);
-		term_short(text, name_columns());
-	} else {
-		printf("%s  %14" PRIu64 "  %s%s", object->sha256, object->size, date,
-		       *text ? "  " : "");
-		term_put(text);
-	}
+	(term_is_tty() ? put_row : put_plain)(object, date);
 	putchar('\n');
 }
 
@@ -117,35 +162,43 @@ static int compare(const void *a, const void *b)
 	return strcmp(x->sha256, y->sha256);
 }
 
-/* A line in bold: the heading, or the totals. */
-static void put_line(const char *first, const char *size, const char *used, const char *name)
+static void put_total(uint64_t files, uint64_t seals, uint64_t bytes)
 {
+	char count[TERM_COUNT], size[SIZE_TEXT];
+
 	term_style(TERM_TITLE);
-	printf("%-*s  %10s  %-*s  ", SHORT_HASH, first, size, DATE_COLUMNS, used);
-	term_short(name, name_columns());
+	printf("%-*s  %10s  %s", SHORT_HASH, "total", format_size(bytes, size),
+	       term_count(files, "file", count));
+	if (seals > 0)
+		printf(", %s", term_count(seals, "seal", count));
 	term_style(TERM_PLAIN);
 	putchar('\n');
+	if (seals > 0) {
+		term_wrap("A seal has the check values of a file that was verified: the next "
+			  "mount need not hash it.",
+			  0, term_columns(80));
+		putchar('\n');
+	}
 }
 
 static void put_table(const struct list *l)
 {
-	char text[2 * TERM_COUNT + 2], count[TERM_COUNT], size[SIZE_TEXT];
 	uint64_t seals = 0, bytes = 0;
 
-	if (term_is_tty())
-		put_line("SHA256", "SIZE", "USED", "NAME");
+	if (term_is_tty()) {
+		term_style(TERM_TITLE);
+		put_cells("SHA256", "SIZE", "USED", "KIND");
+		fputs("NAME", stdout);
+		term_style(TERM_PLAIN);
+		putchar('\n');
+	}
 	for (size_t i = 0; i < l->n; i++) {
-		put_row(&l->objects[i]);
+		put_object(&l->objects[i]);
 		seals += l->objects[i].seal;
 		bytes += l->objects[i].size;
 	}
-	if (!term_is_tty())
-		return;
-	snprintf(text, sizeof(text), "%s", term_count(l->n - seals, "object", count));
-	if (seals > 0)
-		snprintf(text + strlen(text), sizeof(text) - strlen(text), ", %s",
-			 term_count(seals, "seal", count));
-	put_line("total", format_size(bytes, size), "", text);
+	if (term_is_tty())
+		put_total(l->n - seals, seals, bytes);
 }
 
 static void put_json(const struct list *l)
@@ -241,7 +294,8 @@ static int run_path(const char *word, const struct carton_cache_options *options
 
 	(void)json;
 	if (r == -EINVAL)
-		return ctl_usage("cache path: expected 64 hexadecimal digits: %s", ctl_shown(word)),
+		return ctl_usage("cache path: expected 8 to 64 hexadecimal digits: %s",
+				 ctl_shown(word)),
 		       -EBADMSG;
 	if (r == 0)
 		puts(path);

@@ -488,7 +488,7 @@ def test_verify_many_bad_files(work):
     (('hash', '--json', 'x'), 'hash has no option --json'),
     (('info', '-l', 'x'), 'info has no option --long'), (('hash', '-0', 'x'), 'hash has no option -0'),
     (('cache', 'gc', '1x'), 'cache gc: expected a size such as 500M or 20G: 1x'),
-    (('cache', 'path', '12'), 'cache path: expected 64 hexadecimal digits: 12'),
+    (('cache', 'path', '12'), 'cache path: expected 8 to 64 hexadecimal digits: 12'),
     (('cache',), 'cache: list, gc, verify, path or export is missing'),
     (('cache', 'lst'), 'cache: expected list, gc, verify, path or export: lst'),
     (('cache', 'path'), 'cache path: SHA256 is missing'),

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from harness import CARTONCTL, ctl, environment
+from harness import CARTONCTL, ctl, environment, eventually
 from terminal import plain, terminal, width
 from zipwriter import Carton, sample
 
@@ -90,12 +90,31 @@ def test_cache_list_is_a_table(work):
     for d in (work / 'cache', *(work / 'cache').rglob('*')):
         d.chmod(0o700 if d.is_dir() else 0o400)
     names = work / 'cache/v1/names'
-    names.write_text(f'{name}\tmodel/{"long" * 30}-{{1}}.bin\thttps://host/\x1b[31m/m.carton\n')
+    shown = [f'https://host/\x1b[31m/{"a" * 30}.carton', 'hf://me/mine', f'/home/{"b" * 30}.carton']
+    texts = [f'{x.name}\tmodel/{"long" * 30}-{{1}}.bin\t{source}' for x, source in zip(sorted(
+        objects.rglob('?' * 64), key=lambda x: x.stat().st_mtime), shown)]
+    names.write_text('\n'.join(texts) + '\n')
     names.chmod(0o600)
     flag = f'--cache-dir={work}/cache'
-    head, *rows, total = plain(terminal(80, 'cache', 'list', flag)).splitlines()
-    assert head.split() == ['SHA256', 'SIZE', 'USED', 'NAME'] and total.split() == ['total', '6.0', 'MiB', '3', 'objects']
+    for columns in 80, 40:
+        head, *rows, total = plain(terminal(columns, 'cache', 'list', flag)).splitlines()
+        assert head.split() == ['SHA256', 'SIZE', *(['USED', 'KIND'] if columns == 80 else []), 'NAME']
+        assert total.split() == ['total', '6.0', 'MiB', '3', 'files']
+        assert max(map(len, [head, *rows, total])) <= columns and len(rows) == 3
+        assert rows[0].startswith(name[:12] + '  ')
+        # both can be told from those of the other rows: what is the carton, and which is the file
+        for row, start, end in zip(rows, ('bbbb', 'mine: ', 'aaaa'), ('carton: ', 'mine: ', 'carton: ')):
+            if columns == 80:
+                assert start in row and end in row and row.endswith('g-{1}.bin'), rows
     used = [x['used'] for x in json.loads(ctl('cache', 'list', '--json', flag).stdout)]
     assert used == [10 ** 9 + 2, 10 ** 9 + 1, 10 ** 9], 'the last used first'
-    assert max(map(len, [head, *rows, total])) <= 80 and len(rows) == 3
-    assert rows[0].startswith(name[:12] + '  ') and 'https://ho' in rows[0] and rows[0].endswith('long-{1}.bin')
+
+
+def test_cache_list_says_what_a_seal_is(work, mount):
+    path = Carton(method='stored').add('model/m', os.urandom(20 << 20)).write(work / 'm.carton')
+    with mount(path, '-o', f'cache_dir={work}/c') as m:
+        m.read('model/m')
+        eventually('it is sealed', lambda: 'seal' in ctl('cache', 'list', f'--cache-dir={work}/c').stdout)
+    lines = plain(terminal(80, 'cache', 'list', f'--cache-dir={work}/c')).splitlines()
+    assert any(x.split()[5:] == ['seal', 'm.carton:', 'model/m'] for x in lines), lines
+    assert max(map(len, lines)) <= 80 and re.match(r'A seal has the check values of a file', ' '.join(lines[-2:])), lines

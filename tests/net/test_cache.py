@@ -380,8 +380,19 @@ def test_fetch(work, fault, nginx, cache, mount):
     with mount(work / 'm.carton', *cache.options, '-o', 'offline') as m:
         as_expected(m, c)
     for h in (c.hashes()[f'model/{n}'] for n in 'abc'):
-        p = ctl('cache', 'path', h, cache.flag)
-        assert p.returncode == 0 and digest(open(p.stdout.rstrip('\n'), 'rb').read()) == h
+        # as a terminal shows it, too
+        for digits in (h, h[:12], h[:8].upper()):
+            p = ctl('cache', 'path', digits, cache.flag)
+            assert p.returncode == 0 and digest(open(p.stdout.rstrip('\n'), 'rb').read()) == h
+    assert 'expected 8 to 64 hexadecimal digits' in ctl('cache', 'path', h[:7], cache.flag).stderr
+    other = work / 'cache/v1/objects' / h[:2] / (h[:9] + '0' * 55)
+    other.write_bytes(b'')
+    for n in 8, 9:
+        p = ctl('cache', 'path', h[:n], cache.flag)
+        assert p.returncode == 1 and p.stdout == '', p
+        assert f'{h[:n]}: 2 hashes in the cache begin so: more digits are needed' in p.stderr
+    assert ctl('cache', 'path', h[:16], cache.flag).returncode == 0
+    other.unlink()
 
 
 def test_fetch_failures(work, fault, cache):
