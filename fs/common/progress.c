@@ -2,6 +2,8 @@
 #include "common/progress.h"
 
 #include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,8 +23,11 @@ static struct {
 	double started;
 	const char *word;
 	uint64_t done; /* of `word`, so far */
-	bool shown;
-	size_t lines; /* above it */
+	/* the signal handler reads these, too */
+	atomic_bool shown;
+	_Atomic size_t lines; /* above it */
+	atomic_bool over;     /* the process ends: nothing is drawn any more */
+	const char *hint;
 } bar = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 double progress_now(void)
@@ -45,7 +50,7 @@ static unsigned columns(void)
 static void erase(FILE *f)
 {
 	if (bar.lines)
-		fprintf(f, "\033[%zuA\r\033[J", bar.lines);
+		fprintf(f, "\033[%zuA\r\033[J", atomic_load(&bar.lines));
 	else
 		fputs("\r\033[K", f);
 	bar.lines = 0;
@@ -150,7 +155,7 @@ void progress_draw(const struct progress *p)
 {
 	double seconds;
 
-	if (!isatty(STDERR_FILENO))
+	if (!isatty(STDERR_FILENO) || atomic_load(&bar.over))
 		return;
 	pthread_mutex_lock(&bar.lock);
 	if (!bar.word || strcmp(bar.word, p->word) != 0 || p->done < bar.done / 2)
@@ -175,4 +180,39 @@ void progress_clear(void)
 		erase(stderr);
 	bar.shown = false;
 	pthread_mutex_unlock(&bar.lock);
+}
+
+/* ---- the end by a signal ---- */
+
+static void put(const char *text)
+{
+	/* nothing can be done about a failure */
+	if (write(STDERR_FILENO, text, strlen(text)) < 0)
+		return;
+}
+
+/* Calls only what is allowed in a signal handler. The default action follows. */
+static void on_signal(int number)
+{
+	atomic_store(&bar.over, true);
+	for (size_t n = atomic_load(&bar.lines); n; n--)
+		put("\033[A");
+	/* with what the terminal shows of the key */
+	if (atomic_load(&bar.shown) || bar.hint)
+		put("\r\033[J");
+	if (bar.hint)
+		put(bar.hint);
+	raise(number);
+}
+
+void progress_end_clean(const char *hint)
+{
+	static const int numbers[] = { SIGINT, SIGTERM, SIGHUP };
+	const struct sigaction action = { .sa_handler = on_signal, .sa_flags = SA_RESETHAND };
+	struct sigaction old;
+
+	bar.hint = hint;
+	for (size_t i = 0; isatty(STDERR_FILENO) && i < sizeof(numbers) / sizeof(numbers[0]); i++)
+		if (sigaction(numbers[i], NULL, &old) == 0 && old.sa_handler == SIG_DFL)
+			sigaction(numbers[i], &action, NULL);
 }

@@ -28,6 +28,12 @@ void progress_show(void *ctx, uint64_t done, uint64_t total);
 /* Erases it all: before other output, and at the end. */
 void progress_clear(void);
 
+/*
+ * From now on, a signal that ends the process erases it, too, where stderr is a terminal, and writes
+ * `hint`, a line with its end, unless that is NULL. Call it before threads start.
+ */
+void progress_end_clean(const char *hint);
+
 /* Seconds since some time before. */
 double progress_now(void);
 

@@ -267,6 +267,17 @@ static int run_on_source(const struct ctl_command *command, int n, char **words,
 							  run(command, a);
 }
 
+/* Ctrl-C leaves a clean line, with what the user can do. */
+static void end_clean(const struct ctl_command *command)
+{
+	bool resumes = command->run == ctl_fetch || command->run == ctl_extract;
+
+	/* the process that has the key reads a passphrase from the terminal by itself */
+	if (command->run_words != ctl_sign)
+		progress_end_clean(resumes ? "cartonctl: interrupted; run it again to resume\n" :
+					     NULL);
+}
+
 /* Runs the command in `words`, of which there are `n`. */
 static int run_command(int n, char **words, struct args *a)
 {
@@ -285,6 +296,7 @@ static int run_command(int n, char **words, struct args *a)
 	if (a->values.carton.confine && !command->writes &&
 	    user_default_cache(&a->values.carton.cache_dir) < 0)
 		return ctl_failed(command->name, -ENOMEM);
+	end_clean(command);
 	return command->run ? run_on_source(command, n - 1, words + 1, a) :
 			      command->run_words(words + 1, n - 1, a);
 }

@@ -284,6 +284,11 @@ def frames(shown):
     return [plain(part).split('\n') for part in parts if part]
 
 
+def screen(shown):
+    """What is on the screen at the end: frames are gone, with the ^C behind the last one."""
+    return plain(re.split(r'\r\x1b\[[JK]', shown)[-1])
+
+
 def test_bar_counts_bytes_of_the_network(fault, cache):
     """Of a packed entry too; at 80 columns nothing wraps, and the summary stays."""
     Carton(method='stored').add('model/x', bytes(24 * MIB) + rng_bytes(8 * MIB), method='zstd').write(
@@ -319,6 +324,17 @@ def test_large_files_have_a_line_each(fault, cache, columns):
         assert re.fullmatch(r'  m.*-1\.bin +\d+%' + end % 0, files[0]), files
         assert re.fullmatch(r'  m.*two\.bin +\d+%' + end % 2, files[1]), files
         assert re.match('fetch [█▉▊▋▌▍▎▏]' if sizes else r'fetch .* +\d+%  [\d.]+', frame[2]), frame
+
+
+@pytest.mark.parametrize('command', ['fetch', 'extract', 'verify'])
+def test_ctrl_c_leaves_a_clean_line(fault, cache, work, command):
+    """No bar, with the lines above it, and no ^C; what goes on where it was, says so. It ends by the signal."""
+    c = Carton(method='stored').add('model/a', rng_bytes(10 * MIB, 1)).add('model/b', rng_bytes(12 * MIB, 2))
+    c.write(os.path.join(fault.root, 'i.carton'))
+    words = [work / 'out'] if command == 'extract' else []
+    shown = terminal(80, command, '--connections=1', cache.flag, fault.url('i.carton', file='i.carton', rate=3 * MIB), *words,
+                     ctrl_c=rf'{command} [^\n]*%')
+    assert screen(shown) == ('' if command == 'verify' else 'cartonctl: interrupted; run it again to resume\n'), shown
 
 
 def test_bar_of_a_resumed_fetch(fault, cache):
