@@ -9,18 +9,30 @@
  * alignment.
  */
 static const struct dtype table[] = {
-	{ "float32", "F32", "<f4", "FP32", 32, 19 },  { "float64", "F64", "<f8", "FP64", 64, 21 },
-	{ "int8", "I8", "|i1", "INT8", 8, 6 },	      { "int16", "I16", "<i2", "INT16", 16, 13 },
-	{ "int32", "I32", "<i4", "INT32", 32, 17 },   { "int64", "I64", "<i8", "INT64", 64, 22 },
-	{ "uint8", "U8", "|u1", "UINT8", 8, 5 },      { "uint16", "U16", "<u2", "UINT16", 16, 14 },
-	{ "uint32", "U32", "<u4", "UINT32", 32, 18 }, { "uint64", "U64", "<u8", "UINT64", 64, 23 },
-	{ NULL, "BOOL", "|b1", "BOOL", 8, 1 },	      { NULL, "F4", NULL, NULL, 4, 2 },
-	{ NULL, "F6_E2M3", NULL, NULL, 6, 3 },	      { NULL, "F6_E3M2", NULL, NULL, 6, 4 },
-	{ NULL, "F8_E5M2", NULL, NULL, 8, 7 },	      { NULL, "F8_E4M3", NULL, NULL, 8, 8 },
-	{ NULL, "F8_E8M0", NULL, NULL, 8, 9 },	      { NULL, "F8_E4M3FNUZ", NULL, NULL, 8, 10 },
-	{ NULL, "F8_E5M2FNUZ", NULL, NULL, 8, 11 },   { NULL, "F16", "<f2", "FP16", 16, 15 },
-	{ NULL, "BF16", NULL, "BF16", 16, 16 },	      { NULL, "C64", "<c8", NULL, 64, 20 },
-	{ "string", NULL, NULL, "BYTES", 0, 0 },      { "nested", NULL, NULL, NULL, 0, 0 },
+	{ "float32", "F32", "<f4", "FP32", 32, 19, NULL },
+	{ "float64", "F64", "<f8", "FP64", 64, 21, NULL },
+	{ "int8", "I8", "|i1", "INT8", 8, 6, NULL },
+	{ "int16", "I16", "<i2", "INT16", 16, 13, NULL },
+	{ "int32", "I32", "<i4", "INT32", 32, 17, NULL },
+	{ "int64", "I64", "<i8", "INT64", 64, 22, NULL },
+	{ "uint8", "U8", "|u1", "UINT8", 8, 5, NULL },
+	{ "uint16", "U16", "<u2", "UINT16", 16, 14, NULL },
+	{ "uint32", "U32", "<u4", "UINT32", 32, 18, NULL },
+	{ "uint64", "U64", "<u8", "UINT64", 64, 23, NULL },
+	{ NULL, "BOOL", "|b1", "BOOL", 8, 1, "bool" },
+	{ NULL, "F4", NULL, NULL, 4, 2, "float4" },
+	{ NULL, "F6_E2M3", NULL, NULL, 6, 3, "float6_e2m3" },
+	{ NULL, "F6_E3M2", NULL, NULL, 6, 4, "float6_e3m2" },
+	{ NULL, "F8_E5M2", NULL, NULL, 8, 7, "float8_e5m2" },
+	{ NULL, "F8_E4M3", NULL, NULL, 8, 8, "float8_e4m3" },
+	{ NULL, "F8_E8M0", NULL, NULL, 8, 9, "float8_e8m0" },
+	{ NULL, "F8_E4M3FNUZ", NULL, NULL, 8, 10, "float8_e4m3fnuz" },
+	{ NULL, "F8_E5M2FNUZ", NULL, NULL, 8, 11, "float8_e5m2fnuz" },
+	{ NULL, "F16", "<f2", "FP16", 16, 15, "float16" },
+	{ NULL, "BF16", NULL, "BF16", 16, 16, "bfloat16" },
+	{ NULL, "C64", "<c8", NULL, 64, 20, "complex64" },
+	{ "string", NULL, NULL, "BYTES", 0, 0, NULL },
+	{ "nested", NULL, NULL, NULL, 0, 0, NULL },
 };
 
 const struct dtype *const dtype_string = &table[ARRAY_SIZE(table) - 2];
@@ -56,7 +68,7 @@ const struct dtype *dtype_by_safetensors(const char *name, size_t n)
 
 const char *dtype_label(const struct dtype *dtype)
 {
-	return dtype->name ? dtype->name : dtype->safetensors;
+	return dtype->name ? dtype->name : dtype->label;
 }
 
 int shape_count(const uint64_t *shape, unsigned rank, uint64_t *ret_count)

@@ -17,6 +17,7 @@ struct dtype {
 	const char *triton;	 /* datatype of the v2 protocol; NULL: none */
 	unsigned bits;		 /* of one element; 0: not of fixed size (string, nested) */
 	unsigned order;		 /* in a safetensors file: highest first */
+	const char *label;	 /* for users, if it is not carton's: spelled as carton's are */
 };
 
 /* The two carton dtypes without fixed element size, by address. */
@@ -30,7 +31,7 @@ const struct dtype *dtype_by_safetensors(const char *name, size_t n);
 /* Every dtype in the table, by index from 0; NULL past the last. */
 const struct dtype *dtype_at(size_t i);
 
-/* Its name for users: carton's, else that of safetensors. Never NULL. */
+/* Its name for users: carton's, else one that is spelled like these. Never NULL. */
 const char *dtype_label(const struct dtype *dtype);
 
 struct object;

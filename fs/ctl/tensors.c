@@ -171,6 +171,7 @@ static int by_bytes(const void *a, const void *b)
 void ctl_sums_put(const char *where, const char *noun, struct ctl_sums *s)
 {
 	char count[TERM_COUNT], number[48], size[SIZE_TEXT];
+	size_t columns = 10;
 
 	if (s->tensors == 0)
 		return;
@@ -180,8 +181,12 @@ void ctl_sums_put(const char *where, const char *noun, struct ctl_sums *s)
 	printf(": %s %s%s, %s\n", format_number(s->elements, number, sizeof(number)), noun,
 	       s->elements == 1 ? "" : "s", format_size(s->bytes, size));
 	qsort(s->dtypes, s->n_dtypes, sizeof(s->dtypes[0]), by_bytes);
+	for (size_t i = 0; i < s->n_dtypes; i++)
+		if (strlen(s->dtypes[i].name) > columns)
+			columns = strlen(s->dtypes[i].name);
 	for (size_t i = 0; i < s->n_dtypes; i++) {
-		printf("  %-10s  %10s  ", s->dtypes[i].name, format_size(s->dtypes[i].bytes, size));
+		printf("  %-*s  %10s  ", (int)columns, s->dtypes[i].name,
+		       format_size(s->dtypes[i].bytes, size));
 		term_bar(s->dtypes[i].bytes, s->bytes, 20);
 		printf(" %3.0f%%\n",
 		       s->bytes ? (double)s->dtypes[i].bytes * 100 / (double)s->bytes : 0);

@@ -26,6 +26,11 @@ CARTON = {  # carton dtype: numpy, safetensors, Triton
     'uint8': ('|u1', 'U8', 'UINT8'), 'uint16': ('<u2', 'U16', 'UINT16'),
     'uint32': ('<u4', 'U32', 'UINT32'), 'uint64': ('<u8', 'U64', 'UINT64'),
 }
+LIKE_CARTON = {
+    'BOOL': 'bool', 'F4': 'float4', 'F6_E2M3': 'float6_e2m3', 'F6_E3M2': 'float6_e3m2', 'F8_E5M2': 'float8_e5m2',
+    'F8_E4M3': 'float8_e4m3', 'F8_E8M0': 'float8_e8m0', 'F8_E4M3FNUZ': 'float8_e4m3fnuz',
+    'F8_E5M2FNUZ': 'float8_e5m2fnuz', 'F16': 'float16', 'BF16': 'bfloat16', 'C64': 'complex64',
+}
 # What the reference serializer puts first, of the dtypes a carton has.
 ORDER = 'U64 I64 F64 F32 U32 I32 U16 I16 I8 U8'.split()
 BITS = {'BOOL': 8, 'F4': 4, 'F6_E2M3': 6, 'F6_E3M2': 6, 'U8': 8, 'I8': 8, 'F8_E5M2': 8,
