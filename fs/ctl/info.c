@@ -82,7 +82,7 @@ static void put_carton(struct info *info)
 	struct carton_counters counters;
 	struct carton_places places;
 	struct carton_totals totals;
-	uint64_t stored = 0;
+	uint64_t stored = 0, held;
 
 	if (info->carton_put)
 		return;
@@ -99,12 +99,16 @@ static void put_carton(struct info *info)
 	snprintf(text, sizeof(text), "%s, %s", term_count(totals.files, "file", count),
 		 format_size(totals.bytes, size));
 	carton_counters(info->c, &counters);
+	held = totals.bytes - counters.linked_bytes;
+	format_size(stored, packed);
 	if (counters.unsized_files)
 		snprintf(text + strlen(text), sizeof(text) - strlen(text), "; %llu of unknown size",
 			 (unsigned long long)counters.unsized_files);
 	/* MANIFEST is not in the sum; if both sizes look the same, the second one is left out */
-	else if (stored && stored < totals.bytes - counters.linked_bytes &&
-		 strcmp(format_size(stored, packed), size) != 0)
+	else if (stored && stored < held && counters.linked_files)
+		snprintf(text + strlen(text), sizeof(text) - strlen(text),
+			 "; %s of it in the carton, packed to %s", format_size(held, size), packed);
+	else if (stored && stored < held && strcmp(packed, size) != 0)
 		snprintf(text + strlen(text), sizeof(text) - strlen(text), "; %s packed", packed);
 	put_value(info, "files", text);
 	if (counters.linked_files) {

@@ -20,7 +20,7 @@ struct list {
 	unsigned path_columns;
 	bool shorten; /* shorten paths to that width */
 	struct ctl_files all;
-	uint64_t files, links, bytes, packed, packed_to;
+	uint64_t files, links, bytes, packed, packed_to, linked;
 	struct json_writer json;
 };
 
@@ -99,7 +99,7 @@ static void put_row(void *ctx, struct carton_node *node)
 	l->links += st.kind == CARTON_SYMLINK;
 	if (st.kind == CARTON_FILE && carton_storage(node, &storage)) {
 		format_packed(&st, &storage, packed, sizeof(packed));
-		l->packed += storage.contained ? st.size : 0;
+		*(storage.contained ? &l->packed : &l->linked) += st.size;
 		l->packed_to += storage.bytes;
 	}
 	carton_property(node, "user.carton.sha256", hash, sizeof(hash));
@@ -231,16 +231,20 @@ static void set_columns(const struct args *a, struct list *l)
 
 static void put_total(const struct list *l)
 {
-	char count[2 * TERM_COUNT], size[SIZE_TEXT], percent[32] = "";
+	char count[2 * TERM_COUNT], size[SIZE_TEXT];
 
-	if (l->packed)
-		snprintf(percent, sizeof(percent), "%.0f%%",
-			 (double)l->packed_to * 100 / (double)l->packed);
 	term_style(TERM_TITLE);
 	term_cell(ctl_count(l->files, l->links, count), l->path_columns);
 	printf("  %10s", format_size(l->bytes, size));
-	if (*percent)
-		printf("  %12s", percent);
+	if (l->packed) {
+		double percent = (double)l->packed_to * 100 / (double)l->packed;
+
+		/* of what LINKS names, the carton has nothing */
+		if (l->linked)
+			printf("  %3.0f%% of %s in it", percent, format_size(l->packed, size));
+		else
+			printf("  %11.0f%%", percent);
+	}
 	term_style(TERM_PLAIN);
 	putchar('\n');
 }

@@ -949,5 +949,11 @@ def test_link_large_files(tree, work):
     assert (info['linked_files'], info['linked_bytes'], info['unsized_files']) == (len(large), size, 0)
     whole = json.loads(ctl('info', '--json', work / 'm.carton').stdout)
     assert info['bytes'] == whole['bytes'] and whole['linked_files'] == 0
-    assert re.search(rf'^in LINKS +{len(large)} files?, ', ctl('info', work / 'l.carton').stdout, re.M)
+    shown = ctl('info', work / 'l.carton').stdout
+    assert re.search(rf'^in LINKS +{len(large)} files?, ', shown, re.M)
+    # what the packed sizes are of: what the carton has
+    of = r'[\d.]+ [KM]?i?B'
+    assert re.search(rf'^files +\d+ files, {of}; {of} of it in the carton, packed to {of}$', shown, re.M), shown
+    assert re.search(rf'  +\d+% of {of} in it$', ctl('ls', work / 'l.carton').stdout.splitlines()[-1])
+    assert re.search(r'  +\d+%$', ctl('ls', work / 'm.carton').stdout.splitlines()[-1])
     assert gone('--min-size=9G')[0] == set()
