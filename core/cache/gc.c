@@ -337,8 +337,8 @@ void cache_log_full(struct cache *c, const char *subject, uint64_t bytes)
 		return;
 	lacks = cache_lacks(c, 0, bytes);
 	if (lacks)
-		snprintf(missing, sizeof(missing), ": %llu bytes are missing",
-			 (unsigned long long)lacks);
+		snprintf(missing, sizeof(missing), ": %llu bytes (%.1f MiB) are missing",
+			 (unsigned long long)lacks, (double)lacks / (double)MIB);
 	carton_log(CARTON_LOG_NOTICE, subject,
 		   "there is no room for it in the cache%s; the option cache_size allows more, or "
 		   "cache_dir names another disk",

@@ -10,6 +10,7 @@
 
 #include "ctl/ctl.h"
 #include "ctl/mounts.h"
+#include "ctl/status_json.h"
 #include "common/numbers.h"
 #include "ctl/term.h"
 #include "common/text.h"
@@ -18,32 +19,6 @@
 #define LABEL 10
 #define STATE (2 + LABEL + 14 + 2 + 10 + 2) /* columns before the bar of a state */
 #define WATCH_MS 1000
-
-/* ---- reading status.json: it has one member a line, as status.c writes it ---- */
-
-/* The text behind `before` and `"key": `, or NULL. */
-static const char *behind(const char *json, const char *before, const char *key)
-{
-	char start[64];
-	const char *at;
-
-	snprintf(start, sizeof(start), "%s\"%s\": ", before, key);
-	at = strstr(json, start);
-	return at ? at + strlen(start) : NULL;
-}
-
-/* At the start of a line. */
-static const char *member(const char *json, const char *key)
-{
-	return behind(json, "\n ", key);
-}
-
-static uint64_t number(const char *json, const char *key)
-{
-	const char *at = member(json, key);
-
-	return at ? strtoull(at, NULL, 10) : 0;
-}
 
 /* ---- one mount ---- */
 
@@ -98,11 +73,11 @@ static void format_time(uint64_t seconds, char *ret, size_t n)
 
 static void put_process(const struct view *v, const char *json)
 {
-	uint64_t started = number(json, "started"), current = (uint64_t)time(NULL);
+	uint64_t started = json_number_of(json, "started"), current = (uint64_t)time(NULL);
 	char up[96], text[160];
 
 	format_time(current > started ? current - started : 0, up, sizeof(up));
-	snprintf(text, sizeof(text), "%" PRIu64 ", up %s", number(json, "pid"), up);
+	snprintf(text, sizeof(text), "%" PRIu64 ", up %s", json_number_of(json, "pid"), up);
 	put_text(v, "process", text);
 }
 
@@ -112,9 +87,9 @@ static void put_state(const struct view *v, const char *json, const char *label,
 	uint64_t files, bytes;
 
 	snprintf(key, sizeof(key), "%s_files", state);
-	files = number(json, key);
+	files = json_number_of(json, key);
 	snprintf(key, sizeof(key), "%s_bytes", state);
-	bytes = number(json, key);
+	bytes = json_number_of(json, key);
 	if (files == 0)
 		return;
 	put_label(label);
@@ -123,20 +98,20 @@ static void put_state(const struct view *v, const char *json, const char *label,
 	printf("%14s  %10s  ", term_count(files, "file", count), format_size(bytes, size));
 	term_style(TERM_PLAIN);
 	if (v->columns > STATE)
-		term_bar(bytes, number(json, "bytes"),
+		term_bar(bytes, json_number_of(json, "bytes"),
 			 v->columns - STATE < 20 ? v->columns - STATE : 20);
 	putchar('\n');
 }
 
 static void put_passthrough(const struct view *v, const char *json)
 {
-	const char *at = member(json, "passthrough");
+	const char *at = json_member(json, "passthrough");
 	char count[TERM_COUNT], text[96];
 
 	if (!at)
 		return;
 	snprintf(text, sizeof(text), "%s open",
-		 term_count(number(json, "passthrough_files"), "file", count));
+		 term_count(json_number_of(json, "passthrough_files"), "file", count));
 	put_text(v, "passed", *at == 't' ? text : "none: passthrough is not possible here");
 }
 
@@ -145,10 +120,10 @@ static void put_linked(const struct view *v, const char *json)
 {
 	char text[96];
 
-	if (number(json, "linked_files") == 0)
+	if (json_number_of(json, "linked_files") == 0)
 		return;
-	ctl_linked(number(json, "linked_files"), number(json, "linked_bytes"),
-		   number(json, "unsized_files"), text, sizeof(text));
+	ctl_linked(json_number_of(json, "linked_files"), json_number_of(json, "linked_bytes"),
+		   json_number_of(json, "unsized_files"), text, sizeof(text));
 	put_text(v, "links", text);
 }
 
@@ -156,11 +131,11 @@ static void put_remote(const struct view *v, const char *json)
 {
 	char cached[SIZE_TEXT], remote[SIZE_TEXT], text[96];
 
-	if (number(json, "cached_bytes") + number(json, "remote_bytes") == 0)
+	if (json_number_of(json, "cached_bytes") + json_number_of(json, "remote_bytes") == 0)
 		return;
 	snprintf(text, sizeof(text), "%s here, %s to fetch",
-		 format_size(number(json, "cached_bytes"), cached),
-		 format_size(number(json, "remote_bytes"), remote));
+		 format_size(json_number_of(json, "cached_bytes"), cached),
+		 format_size(json_number_of(json, "remote_bytes"), remote));
 	put_text(v, "remote", text);
 }
 
@@ -179,7 +154,8 @@ static struct seen *find_seen(const struct view *v, const char *mountpoint)
 
 static void put_traffic(const struct view *v, const char *json, const char *mountpoint)
 {
-	uint64_t hashed = number(json, "hashed_bytes"), fetched = number(json, "fetched_bytes");
+	uint64_t hashed = json_number_of(json, "hashed_bytes"),
+		 fetched = json_number_of(json, "fetched_bytes");
 	char a[SIZE_TEXT], b[SIZE_TEXT], text[128];
 	struct seen *s = find_seen(v, mountpoint);
 	double t = now();
@@ -200,31 +176,26 @@ static void put_traffic(const struct view *v, const char *json, const char *moun
 		s->fetched = fetched;
 		s->when = t;
 	}
-	if (number(json, "cache_hits") + number(json, "cache_misses")) {
+	if (json_number_of(json, "cache_hits") + json_number_of(json, "cache_misses")) {
 		snprintf(text, sizeof(text),
 			 "had %" PRIu64 " of %" PRIu64 " files that were looked for in it",
-			 number(json, "cache_hits"),
-			 number(json, "cache_hits") + number(json, "cache_misses"));
+			 json_number_of(json, "cache_hits"),
+			 json_number_of(json, "cache_hits") + json_number_of(json, "cache_misses"));
 		put_text(v, "cache", text);
 	}
 }
 
-/* An element of a list: `"key": ` anywhere in its line. */
-static const char *in_element(const char *element, const char *key)
-{
-	return behind(element, "", key);
-}
-
 static void put_waiting(const struct view *v, const char *element, bool first)
 {
-	const char *done = in_element(element, "done"), *size = in_element(element, "size");
-	const char *opens = in_element(element, "opens");
+	const char *done = json_in_element(element, "done"),
+		   *size = json_in_element(element, "size");
+	const char *opens = json_in_element(element, "opens");
 	char path[4096], state[16], part[16] = "", text[4200];
 	uint64_t whole = size ? strtoull(size, NULL, 10) : 0;
 	unsigned waiting = opens ? (unsigned)strtoul(opens, NULL, 10) : 0;
 
-	json_decode(in_element(element, "path"), path, sizeof(path));
-	json_decode(in_element(element, "state"), state, sizeof(state));
+	json_decode(json_in_element(element, "path"), path, sizeof(path));
+	json_decode(json_in_element(element, "state"), state, sizeof(state));
 	if (whole && done)
 		snprintf(part, sizeof(part), " %.0f%%",
 			 (double)strtoull(done, NULL, 10) * 100 / (double)whole);
@@ -233,35 +204,49 @@ static void put_waiting(const struct view *v, const char *element, bool first)
 	put_text(v, first ? "waiting" : "", text);
 }
 
+static bool is_warning(const char *element)
+{
+	const char *level = json_in_element(element, "level");
+
+	return level && strncmp(level, "\"warning\"", 9) == 0;
+}
+
+static bool is_error(const char *element)
+{
+	return !is_warning(element);
+}
+
 static void put_error(const struct view *v, const char *element, bool first)
 {
-	const char *when = in_element(element, "time");
+	const char *when = json_in_element(element, "time");
 	time_t at = when ? (time_t)strtoll(when, NULL, 10) : 0;
 	char text[1024] = "";
 	struct tm tm;
 
 	if (localtime_r(&at, &tm))
 		strftime(text, sizeof(text), "%H:%M:%S ", &tm);
-	json_decode(in_element(element, "message"), text + strlen(text),
+	json_decode(json_in_element(element, "message"), text + strlen(text),
 		    sizeof(text) - strlen(text));
-	put_text(v, first ? "errors" : "", text);
+	put_text(v, !first ? "" : is_warning(element) ? "warnings" : "errors", text);
 }
 
-/* Calls `put` for the elements of a list, which are a line each. */
+/* Calls `put` for those elements of a list, which are a line each, that are wanted. */
 static void put_list(const struct view *v, const char *json, const char *key,
+		     bool (*wanted)(const char *element),
 		     void (*put)(const struct view *v, const char *element, bool first))
 {
-	const char *at = member(json, key);
+	const char *at = json_member(json, key);
 	bool first = true;
 
 	while (at && (at = strchr(at, '\n')) && strncmp(at, "\n  {", 4) == 0) {
 		const char *end = strchr(at + 1, '\n');
 		char *element = strndup(at + 1, end ? (size_t)(end - at - 1) : strlen(at + 1));
 
-		if (element)
+		if (element && (!wanted || wanted(element))) {
 			put(v, element, first);
+			first = false;
+		}
 		free(element);
-		first = false;
 		at++;
 	}
 }
@@ -274,19 +259,19 @@ static void put_mount(const struct view *v, const char *mountpoint, const char *
 	term_short(mountpoint, v->columns);
 	term_style(TERM_PLAIN);
 	putchar('\n');
-	json_decode(member(json, "source"), text, sizeof(text));
+	json_decode(json_member(json, "source"), text, sizeof(text));
 	put_text(v, "source", text);
-	json_decode(member(json, "model_hash"), text, sizeof(text));
+	json_decode(json_member(json, "model_hash"), text, sizeof(text));
 	if (*text)
 		put_text(v, "model", text);
-	if (member(json, "commit")) {
-		json_decode(member(json, "commit"), text, sizeof(text));
+	if (json_member(json, "commit")) {
+		json_decode(json_member(json, "commit"), text, sizeof(text));
 		put_text(v, "commit", text);
 	}
-	json_decode(member(json, "signed_by"), text, CARTON_SIGNER);
-	ctl_signed(text, (int64_t)number(json, "signed_until"), by);
+	json_decode(json_member(json, "signed_by"), text, CARTON_SIGNER);
+	ctl_signed(text, (int64_t)json_number_of(json, "signed_until"), by);
 	put_text(v, *text ? "signed by" : "signature", by);
-	json_decode(member(json, "verify"), text, sizeof(text));
+	json_decode(json_member(json, "verify"), text, sizeof(text));
 	if (strcmp(text, "off") == 0)
 		put_text(v, "verify", "off: nothing is verified");
 	put_process(v, json);
@@ -297,8 +282,9 @@ static void put_mount(const struct view *v, const char *mountpoint, const char *
 	put_remote(v, json);
 	put_passthrough(v, json);
 	put_traffic(v, json, mountpoint);
-	put_list(v, json, "waiting", put_waiting);
-	put_list(v, json, "last_errors", put_error);
+	put_list(v, json, "waiting", NULL, put_waiting);
+	put_list(v, json, "last_errors", is_error, put_error);
+	put_list(v, json, "last_errors", is_warning, put_error);
 }
 
 /* ---- all mounts ---- */

@@ -134,7 +134,7 @@ static void on_log(void *ctx, enum carton_log_level level, const char *subject, 
 	if (t->opening && level == CARTON_LOG_ERROR && !subject)
 		subject = t->options->label;
 	if (level <= CARTON_LOG_NOTICE) {
-		status_error(t->status, subject, message);
+		status_error(t->status, level != CARTON_LOG_ERROR, subject, message);
 		tell_error(subject, message);
 	}
 	if (level == CARTON_LOG_DEBUG && !t->options->values.debug)

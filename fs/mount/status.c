@@ -11,13 +11,14 @@
 #include "common/text.h"
 #include "mount/passthrough.h"
 
-void status_error(struct status *s, const char *subject, const char *message)
+void status_error(struct status *s, bool warning, const char *subject, const char *message)
 {
 	struct status_error *e;
 
 	pthread_mutex_lock(&s->lock);
 	e = &s->last[s->n_errors++ % STATUS_ERRORS];
 	e->when = time(NULL);
+	e->warning = warning;
 	snprintf(e->text, sizeof(e->text), "%s%s%s", subject ? subject : "", subject ? ": " : "",
 		 message);
 	pthread_mutex_unlock(&s->lock);
@@ -72,6 +73,7 @@ static void put_errors(struct json_writer *w, struct status *s)
 		json_line(w, 2);
 		json_begin(w, NULL, '{');
 		json_time(w, "time", e->when);
+		json_text(w, "level", e->warning ? "warning" : "error");
 		json_text(w, "message", e->text);
 		json_end(w, '}');
 	}

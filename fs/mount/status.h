@@ -29,6 +29,7 @@ struct status {
 	pthread_mutex_t lock; /* guards what follows */
 	struct status_error {
 		time_t when;
+		bool warning; /* what was asked for succeeds in another way, or may */
 		char text[512];
 	} last[STATUS_ERRORS]; /* the newest is at (n_errors - 1) % STATUS_ERRORS */
 	uint64_t n_errors;
@@ -36,7 +37,7 @@ struct status {
 };
 
 /* Remembers an error or a warning. `subject` may be NULL. Any thread. */
-void status_error(struct status *s, const char *subject, const char *message);
+void status_error(struct status *s, bool warning, const char *subject, const char *message);
 
 /* A malloc'ed text. */
 struct status_text {

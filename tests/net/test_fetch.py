@@ -240,7 +240,7 @@ def test_no_room_for_what_a_server_sends(work, fault, cache, kind):
     line, = lines_of(p.stderr, 'there is no room for it in the cache')
     assert '; the option --cache-size allows more, or --cache-dir names another disk' in line
     if not kind:
-        assert 8 * MIB <= int(re.search(r': (\d+) bytes are missing;', line)[1]) < 8.1 * MIB
+        assert 8 * MIB <= int(re.search(r': (\d+) bytes \([\d.]+ MiB\) are missing;', line)[1]) < 8.1 * MIB
     assert len([r for r in fault.requests('x') if r['method'] == 'GET']) == 1
     p = ctl('fetch', cache.flag, '--private-links', '--cache-size=16M', work / 'm.carton')
     assert p.returncode == 0 and re.fullmatch(r'fetched 12\.0 MiB in .* s, 1 of 3 files in the cache, 2 in the carton\n', p.stdout)

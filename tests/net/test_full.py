@@ -45,7 +45,7 @@ def missing(m):
     """How many bytes the only line says."""
     line, = lines_of(m.log(), FULL)
     assert 'cache_size' in line and 'cache_dir' in line
-    return int(re.search(r': (\d+) bytes are missing;', line)[1])
+    return int(re.search(r': (\d+) bytes \([\d.]+ MiB\) are missing;', line)[1])
 
 
 @pytest.mark.parametrize('method', [*PACKED, 'stored'])

@@ -205,8 +205,11 @@ def test_chunks_do_not_outgrow_the_cache(remote, mount_fg, cache):
                 assert used(cache) <= most + most // 4
         assert m.read(NAME) == LARGE
         line, = lines_of(m.log(), 'there is no room for it in the cache')
-        missing = int(re.search(r': (\d+) bytes are missing;', line)[1])
+        missing = int(re.search(r': (\d+) bytes \([\d.]+ MiB\) are missing;', line)[1])
         assert len(LARGE) - most <= missing <= len(LARGE) - most // 2
+        # nobody was refused: what the line says is no error
+        shown = ctl('status', m.path).stdout
+        assert re.search(r'^ +warnings +[\d:]+ ' + NAME, shown, re.M) and not re.search('^ +errors', shown, re.M), shown
 
 
 def test_chunks_give_way(nginx, mount, cache):
