@@ -33,6 +33,7 @@ static void look(struct job *job)
 {
 	struct carton *c = container_of(job, struct carton, look);
 	const struct tree *t = c->tree;
+	int64_t began = now_ms(), ended;
 	atomic_bool *found = c->in_cache ? c->in_cache : calloc(t->n_places + 1, sizeof(*found));
 
 	for (size_t i = 0; found && i < t->n_places && !cancel_fired(&c->stop); i++) {
@@ -42,6 +43,9 @@ static void look(struct job *job)
 			atomic_store(&found[i], find_in_cache(c, n));
 	}
 	c->in_cache = found;
+	ended = now_ms();
+	/* whoever asks again and again has a tenth of a thread for it at most */
+	atomic_store(&c->look_after_ms, ended + 9 * (ended - began));
 	atomic_store(&c->looking, false);
 }
 
@@ -54,10 +58,11 @@ static bool is_in_cache(const struct carton *c, const struct node *n)
 	return found && n >= t->nodes && n < t->nodes + t->n_places && found[n - t->nodes];
 }
 
-/* Unless one still runs. */
+/* Unless one still runs, or has just ended. */
 static void begin_look(struct carton *c)
 {
-	if (!c->cache || atomic_exchange(&c->looking, true))
+	if (!c->cache || (!c->container->remote && !c->links) ||
+	    now_ms() < atomic_load(&c->look_after_ms) || atomic_exchange(&c->looking, true))
 		return;
 	c->look.run = look;
 	workers_submit(c->workers, &c->look, LANE_QUICK);

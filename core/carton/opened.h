@@ -56,6 +56,7 @@ struct carton {
 	struct carton_signature signature;
 	struct job look;	       /* what the cache has of it: see counters.c */
 	atomic_bool looking;	       /* it is queued, or runs */
+	_Atomic int64_t look_after_ms; /* the next one */
 	atomic_bool *_Atomic in_cache; /* for each place of the tree; NULL: not looked yet */
 	bool verify;
 	bool bare; /* a file in place of a carton: no carton.toml, and MANIFEST is not shown */
