@@ -198,16 +198,16 @@ static void on_signal(int number)
 	for (size_t n = atomic_load(&bar.lines); n; n--)
 		put("\033[A");
 	/* with what the terminal shows of the key */
-	if (atomic_load(&bar.shown) || bar.hint)
+	if (atomic_load(&bar.shown) || (bar.hint && number == SIGINT))
 		put("\r\033[J");
-	if (bar.hint)
+	if (bar.hint && number == SIGINT)
 		put(bar.hint);
 	raise(number);
 }
 
 void progress_end_clean(const char *hint)
 {
-	static const int numbers[] = { SIGINT, SIGTERM, SIGHUP };
+	static const int numbers[] = { SIGINT, SIGTERM, SIGHUP, SIGPIPE };
 	const struct sigaction action = { .sa_handler = on_signal, .sa_flags = SA_RESETHAND };
 	struct sigaction old;
 

@@ -29,8 +29,9 @@ void progress_show(void *ctx, uint64_t done, uint64_t total);
 void progress_clear(void);
 
 /*
- * From now on, a signal that ends the process erases it, too, where stderr is a terminal, and writes
- * `hint`, a line with its end, unless that is NULL. Call it before threads start.
+ * From now on, a signal that ends the process erases it, too, where stderr is a terminal; that of
+ * Ctrl-C also writes `hint`, a line with its end, unless that is NULL. Call it before threads
+ * start.
  */
 void progress_end_clean(const char *hint);
 

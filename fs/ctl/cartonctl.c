@@ -37,34 +37,76 @@ static int run_hash(struct carton *c, const struct args *a)
 	return EXIT_GOOD;
 }
 
+struct cat {
+	struct carton *c;
+	struct carton_node *node;
+	char *buf;
+	_Atomic uint64_t written;
+	int r;
+};
+
 /* Copies a pinned file to stdout. */
-static int copy_out(struct carton_node *node, char *buf)
+static int copy_out(struct cat *x)
 {
 	uint64_t off = 0;
 	ssize_t n;
 
-	while ((n = carton_read(node, buf, BLOCK, off, false)) > 0) {
-		if (fwrite(buf, 1, (size_t)n, stdout) != (size_t)n)
+	while ((n = carton_read(x->node, x->buf, BLOCK, off, false)) > 0) {
+		if (fwrite(x->buf, 1, (size_t)n, stdout) != (size_t)n)
 			return -errno;
 		off += (uint64_t)n;
+		atomic_store(&x->written, off);
 	}
 	return (int)n;
+}
+
+static void *run_copy(void *cat)
+{
+	struct cat *x = cat;
+
+	x->r = carton_pin_wait(x->c, x->node);
+	if (x->r == 0) {
+		x->r = copy_out(x);
+		carton_unpin(x->node);
+	}
+	return NULL;
+}
+
+static void add_came(void *ctx, const struct carton_waiting *waiting)
+{
+	*(uint64_t *)ctx += waiting->done;
+}
+
+/* How far the file is: what came of it so far, and once it can be read, what was written. */
+static void show_cat(const struct cat *x)
+{
+	uint64_t done = atomic_load(&x->written);
+	struct carton_stat st;
+
+	if (done == 0)
+		carton_waiting(x->c, add_came, &done);
+	carton_stat(x->node, &st);
+	progress_show("cat", done, st.size > done ? st.size : done);
 }
 
 /* Returns the exit status. */
 static int cat_one(struct carton *c, const struct args *a, const char *path, char *buf)
 {
-	struct carton_node *node;
-	int status = ctl_resolve(c, a, path, &node), r;
+	struct cat x = { .c = c, .buf = buf };
+	int status = ctl_resolve(c, a, path, &x.node);
+	pthread_t thread;
 
 	if (status != EXIT_GOOD)
 		return status;
-	r = carton_pin_wait(c, node);
-	if (r == 0) {
-		r = copy_out(node, buf);
-		carton_unpin(node);
-	}
-	return r < 0 ? ctl_failed(path, r) : EXIT_GOOD;
+	/* a terminal shows the file itself */
+	if (term_is_tty() || !isatty(STDERR_FILENO) ||
+	    pthread_create(&thread, NULL, run_copy, &x) != 0)
+		run_copy(&x);
+	else
+		while (!ctl_join(thread))
+			show_cat(&x);
+	progress_clear();
+	return x.r < 0 ? ctl_failed(path, x.r) : EXIT_GOOD;
 }
 
 static int run_cat(struct carton *c, const struct args *a)

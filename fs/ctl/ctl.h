@@ -99,6 +99,9 @@ char *ctl_count(uint64_t files, uint64_t links, char *ret);
 #define CTL_SIGNED (CARTON_SIGNER + 32)
 void ctl_signed(const char *by, int64_t ends, char ret[CTL_SIGNED]);
 
+/* Waits for the end of a thread, for as long as a bar stays as it is. False: it runs on. */
+bool ctl_join(pthread_t thread);
+
 /* The root, once its children are there: 0, or as carton_list(). */
 int ctl_root(struct carton *c, struct carton_node **ret);
 

@@ -25,7 +25,6 @@
 
 #define THREADS 8
 #define BLOCK ((size_t)1 << 20)
-#define PROGRESS_MS 200
 
 struct extract {
 	struct carton *c;
@@ -242,20 +241,6 @@ static void show_progress(const struct extract *x)
 	progress_show("extract", done < x->total ? done : x->total, x->total);
 }
 
-/* Waits for the end of a thread. */
-static void join(const struct extract *x, pthread_t thread)
-{
-	struct timespec until;
-
-	do {
-		show_progress(x);
-		clock_gettime(CLOCK_REALTIME, &until);
-		until.tv_nsec += PROGRESS_MS * 1000000L;
-		until.tv_sec += until.tv_nsec / 1000000000;
-		until.tv_nsec %= 1000000000;
-	} while (pthread_timedjoin_np(thread, NULL, &until) == ETIMEDOUT);
-}
-
 static void run_threads(struct extract *x)
 {
 	pthread_t threads[THREADS];
@@ -266,8 +251,9 @@ static void run_threads(struct extract *x)
 		n++;
 	if (n == 0)
 		run_thread(x);
-	while (n > 0)
-		join(x, threads[--n]);
+	for (; n > 0; n--)
+		while (!ctl_join(threads[n - 1]))
+			show_progress(x);
 	progress_clear();
 }
 

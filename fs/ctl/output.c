@@ -16,6 +16,8 @@
 #include "common/text.h"
 #include "ctl/term.h"
 
+#define SHOW_MS 200
+
 static void put_problem(const char *subject, const char *message)
 {
 	unsigned columns = term_columns(0);
@@ -199,6 +201,17 @@ void ctl_signed(const char *by, int64_t ends, char ret[CTL_SIGNED])
 	if (*by && ends && gmtime_r(&at, &tm))
 		strftime(until, sizeof(until), ", until %Y-%m-%d", &tm);
 	snprintf(ret, CTL_SIGNED, "%s%s", *by ? by : "not checked", until);
+}
+
+bool ctl_join(pthread_t thread)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_nsec += SHOW_MS * 1000000L;
+	until.tv_sec += until.tv_nsec / 1000000000;
+	until.tv_nsec %= 1000000000;
+	return pthread_timedjoin_np(thread, NULL, &until) != ETIMEDOUT;
 }
 
 int ctl_root(struct carton *c, struct carton_node **ret)
