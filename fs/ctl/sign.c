@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cartonctl sign: the signature of a carton or a directory. */
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "ctl/ctl.h"
 #include "common/privacy.h"
@@ -27,13 +30,27 @@ static void put_json(const struct carton_new_signature *got)
 	json_end(&w, '}');
 }
 
-static void put_text(const struct carton_new_signature *got)
+/* Is it a directory that is no carton? Then all its files are signed; else those of MANIFEST. */
+static bool is_plain(const char *source)
+{
+	char manifest[PATH_MAX];
+	struct stat st;
+
+	if (stat(source, &st) < 0 || !S_ISDIR(st.st_mode))
+		return false;
+	snprintf(manifest, sizeof(manifest), "%s/MANIFEST", source);
+	return access(manifest, F_OK) < 0;
+}
+
+static void put_text(const struct carton_new_signature *got, bool plain)
 {
 	time_t ends = (time_t)got->ends;
 	char count[TERM_COUNT], day[16];
 	struct tm tm;
 
-	text_line(stdout, "%s: %s signed%s", got->out, term_count(got->files, "file", count),
+	/* MANIFEST itself is one more, which others count with its files */
+	text_line(stdout, "%s: %s%s signed%s", got->out, term_count(got->files, "file", count),
+		  plain ? "" : " of MANIFEST",
 		  got->replaced ? ", in place of an older signature" : "");
 	if (!*got->by) {
 		text_line(stdout, "key %s", got->hint);
@@ -58,6 +75,8 @@ static int sign(const char *source, const struct args *a)
 	struct carton_options open = a->values.carton;
 	struct ctl_opening opening = { .word = "download", .log = &log };
 	struct carton_new_signature got;
+	/* before the process is confined */
+	bool plain = is_plain(source);
 	char label[256];
 	int r;
 
@@ -73,7 +92,7 @@ static int sign(const char *source, const struct args *a)
 	else if (a->values.json)
 		put_json(&got);
 	else
-		put_text(&got);
+		put_text(&got, plain);
 	return ctl_flush(r < 0 ? exit_status(r, EXIT_BAD) : EXIT_GOOD);
 }
 

@@ -100,7 +100,7 @@ def test_carton(work, curve):
     c.write(work / 'm.carton')
     key = oms.Key(work, curve=curve)
     out = signed('m.carton', f'--key={key.path}', cwd=work)
-    assert out == f'm.carton.sig: {len(c.hashes())} files signed\nkey {key.hint}\n'
+    assert out == f'm.carton.sig: {len(c.hashes())} files of MANIFEST signed\nkey {key.hint}\n'
     assert verified(work / 'm.carton.sig', key.public) == payload(c.hashes(), symlinks=True)
 
 
