@@ -17,8 +17,9 @@
 #define SHORT_HASH 12
 #define DATE_COLUMNS 16
 #define KIND_COLUMNS 4
-#define NARROW_COLUMNS (SHORT_HASH + 2 + 10 + 2)
-#define OTHER_COLUMNS (NARROW_COLUMNS + DATE_COLUMNS + 2 + KIND_COLUMNS + 2)
+#define OTHER_COLUMNS (SHORT_HASH + 2 + 10 + 2 + DATE_COLUMNS + 2 + KIND_COLUMNS + 2)
+/* and in a narrow one: as much as `cache path` needs */
+#define NARROW_COLUMNS (CARTON_CACHE_DIGITS + 2 + 10 + 2)
 
 /* An object of the list, as JSON. */
 static void put_json_object(struct json_writer *w, const struct carton_cache_object *object)
@@ -43,7 +44,9 @@ static bool is_wide(void)
 /* The columns before the name. */
 static void put_cells(const char *sha256, const char *size, const char *used, const char *kind)
 {
-	printf("%-*.*s  %10s  ", SHORT_HASH, SHORT_HASH, sha256, size);
+	int digits = is_wide() ? SHORT_HASH : CARTON_CACHE_DIGITS;
+
+	printf("%-*.*s  %10s  ", digits, digits, sha256, size);
 	if (is_wide())
 		printf("%-*s  %-*s  ", DATE_COLUMNS, used, KIND_COLUMNS, kind);
 }
@@ -167,8 +170,8 @@ static void put_total(uint64_t files, uint64_t seals, uint64_t bytes)
 	char count[TERM_COUNT], size[SIZE_TEXT];
 
 	term_style(TERM_TITLE);
-	printf("%-*s  %10s  %s", SHORT_HASH, "total", format_size(bytes, size),
-	       term_count(files, "file", count));
+	printf("%-*s  %10s  %s", is_wide() ? SHORT_HASH : CARTON_CACHE_DIGITS, "total",
+	       format_size(bytes, size), term_count(files, "file", count));
 	if (seals > 0)
 		printf(", %s", term_count(seals, "seal", count));
 	term_style(TERM_PLAIN);
