@@ -14,7 +14,8 @@ METHODS = ['stored', 'deflate', 'zstd']
 def carton(method, size=2 << 20, count=6):
     c = Carton(method=method)
     for i in range(count):
-        c.add(f'model/{i}', random.Random(i).randbytes(size), level=1)
+        # other bytes by each method: what the cache has of them is not verified ahead
+        c.add(f'model/{i}', random.Random(f'{method} {size} {i}').randbytes(size), level=1)
     return c
 
 
