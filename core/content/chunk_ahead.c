@@ -5,8 +5,8 @@
 #include "content/chunk_fill.h"
 #include "content/internal.h"
 
-/* objects of one window before that of a request */
-#define MAX_BEFORE 8
+/* objects that a window is followed to, or back from: files of the same content can be a ring */
+#define MAX_OBJECTS 16
 
 struct fill *chunk_ahead_add(struct sparse *p, uint64_t first, uint64_t i, uint64_t end)
 {
@@ -74,7 +74,7 @@ static void read_ahead(struct sparse *p, struct ahead_stream *s, bool keep, stru
 
 void chunk_ahead_read(struct sparse *p, struct ahead_stream *s, struct chunk_begun *b)
 {
-	uint64_t n = chunks_count(p->file);
+	uint64_t n = chunks_count(p->file), beyond;
 
 	p->ahead.more = atomic_load(&sparse_object(p)->next);
 	/* the stream has come to what was asked for at the far end */
@@ -87,8 +87,10 @@ void chunk_ahead_read(struct sparse *p, struct ahead_stream *s, struct chunk_beg
 		read_ahead(p, s, false, b);
 	if (!atomic_load(&sparse_object(p)->next) || choice_has_held(p))
 		return;
-	b->beyond = ahead_beyond(&p->ahead, s, n);
-	if (b->beyond > 0) {
+	beyond = ahead_beyond(&p->ahead, s, n);
+	/* of several streams, that which reaches furthest */
+	if (beyond > b->beyond) {
+		b->beyond = beyond;
 		b->unit = p->ahead.unit;
 		b->stream = *s;
 	}
@@ -130,8 +132,11 @@ static void read_on(const struct object *o, const struct chunk_begun *before)
 	struct object *next = atomic_load(&o->next);
 
 	/* an open may have led elsewhere since */
-	while (beyond > 0 && next && object_get(next, NULL) == 0) {
+	for (unsigned k = 0; k < MAX_OBJECTS && beyond > 0 && next; k++) {
 		struct object *last = next;
+
+		if (object_get(next, NULL) < 0)
+			return;
 
 		beyond = read_into(next, before, beyond);
 		next = atomic_load(&next->next);
@@ -139,12 +144,12 @@ static void read_on(const struct object *o, const struct chunk_begun *before)
 	}
 }
 
-void chunk_ahead_begin(struct sparse *p, const struct chunk_begun *b)
+void chunk_ahead_begin(const struct object *o, const struct chunk_begun *b)
 {
 	for (size_t k = 0; k < b->n; k++)
 		chunk_fill_begin(b->fills[k]);
 	if (b->beyond > 0)
-		read_on(sparse_object(p), b);
+		read_on(o, b);
 }
 
 /* Is there a stream that is read now, and needs several requests at once? Its window goes on. */
@@ -163,7 +168,7 @@ static bool windows_go_on(struct sparse *p)
 		any = true;
 	}
 	pthread_mutex_unlock(&p->lock);
-	chunk_ahead_begin(p, &begun);
+	chunk_ahead_begin(sparse_object(p), &begun);
 	return any;
 }
 
@@ -172,7 +177,7 @@ void chunk_ahead_go_on(struct sparse *p)
 	const struct object *o = sparse_object(p);
 	bool gone = cancel_fired(&o->store->stop) || windows_go_on(p);
 
-	for (unsigned k = 0; k < MAX_BEFORE && !gone; k++) {
+	for (unsigned k = 0; k < MAX_OBJECTS && !gone; k++) {
 		struct object *before = atomic_load(&o->before);
 
 		if (!before || atomic_load(&before->next) != o || object_get(before, NULL) < 0)

@@ -38,8 +38,8 @@ struct fill *chunk_ahead_add(struct sparse *p, uint64_t first, uint64_t i, uint6
 /* Adds fills of what is in the window of a stream that is read in this object. */
 void chunk_ahead_read(struct sparse *p, struct ahead_stream *s, struct chunk_begun *b);
 
-/* Begins these fills, and fetches the rest of the window. The object is pinned. */
-void chunk_ahead_begin(struct sparse *p, const struct chunk_begun *b);
+/* Begins these fills, and fetches the rest of the window, which is behind this object. */
+void chunk_ahead_begin(const struct object *o, const struct chunk_begun *b);
 
 /* A go_on() of struct sparse. */
 void chunk_ahead_go_on(struct sparse *p);

@@ -105,6 +105,8 @@ static int take_tags(struct chunked *c, uint64_t i)
 			   "no further chunk of it can be read: with what checks them, all tables "
 			   "take more memory than the limit, %llu MiB; allow more with memory=SIZE",
 			   (unsigned long long)(b->limit / MIB));
+	else
+		error_again(-EFBIG, c->name, "what checks it takes more memory than the limit");
 	return -EFBIG;
 }
 
@@ -329,6 +331,8 @@ static int report_bad(struct chunked *c, uint64_t i)
 	if (!atomic_exchange(&c->failed, true))
 		report(c, CARTON_LOG_ERROR, i,
 		       "do not have the sha256 that " CHUNKS_PATH " says; get the carton again");
+	else
+		error_again(-EBADMSG, c->name, "is damaged, as was found before");
 	return -EBADMSG;
 }
 

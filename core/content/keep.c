@@ -283,7 +283,8 @@ void chunk_seal_keep(struct object *o)
 	bool good;
 
 	pthread_mutex_lock(&o->store->lock);
-	good = o->state == OBJECT_CHUNKED && !atomic_load(&o->read_failed);
+	/* without bytes: they have given way to others, and their seal was not kept */
+	good = o->state == OBJECT_CHUNKED && o->bytes.chunks && !atomic_load(&o->read_failed);
 	pthread_mutex_unlock(&o->store->lock);
 	if (good)
 		tags = chunked_new_tags(o->bytes.chunks);

@@ -231,7 +231,7 @@ static void run_ahead(struct job *job)
 	struct ahead_job *j = container_of(job, struct ahead_job, job);
 	struct object *o = j->object;
 
-	if (!cancel_fired(&o->store->stop))
+	if (!cancel_fired(&o->store->stop) && !chunked_failed(o->bytes.chunks))
 		bytes_verify(&o->bytes, j->at);
 	atomic_fetch_sub(&o->n_ahead, 1);
 	object_put(o);
@@ -263,7 +263,8 @@ static void read_ahead(struct object *o, size_t n, uint64_t off)
 {
 	const struct disk_range next = bytes_ahead(&o->bytes, o->size, n, off);
 
-	if (next.n > 0 && o->bytes.chunks && !chunked_is_complete(o->bytes.chunks))
+	if (next.n > 0 && o->bytes.chunks && !chunked_is_complete(o->bytes.chunks) &&
+	    !chunked_failed(o->bytes.chunks))
 		verify_ahead(o, next);
 }
 

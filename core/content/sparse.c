@@ -60,7 +60,7 @@ static void was_read(void *ctx, uint64_t i, uint64_t end)
 		return;
 	chunk_ahead_read(p, stream_of(p, i, end), &begun);
 	pthread_mutex_unlock(&p->lock);
-	chunk_ahead_begin(p, &begun);
+	chunk_ahead_begin(o, &begun);
 }
 
 /* The first chunk of [i, end) that is not there; it is being fetched, or is claimed. Lock held. */
@@ -92,10 +92,13 @@ static uint64_t claim_overtaken(struct sparse *p, uint64_t i, bool in_order)
  */
 static struct fill *fill_for(struct sparse *p, uint64_t i, uint64_t end, struct ahead_stream *s)
 {
-	uint64_t first = claim_overtaken(p, i, s->run > end - i);
+	uint64_t first = i;
 	struct ahead_part part;
 	struct fill *f;
 
+	/* what another process fetches is waited for alone; what it has left is looked at first */
+	if (sparse_take(p, i) && chunked_is_hole(p->chunks, i))
+		first = claim_overtaken(p, i, s->run > end - i);
 	if (s->asked <= end && ahead_next(&p->ahead, s, 0, chunks_count(p->file), &part))
 		end = MAX(end, part.end);
 	f = chunk_ahead_add(p, first, i, end);
@@ -142,6 +145,7 @@ static void wait_for(struct fill *f, struct object_wait *wait)
 static int fetch(void *ctx, uint64_t i, uint64_t end, struct object_wait *wait)
 {
 	struct sparse *p = ctx;
+	const struct object *o = sparse_object(p);
 	struct ahead_stream *s;
 	struct chunk_begun begun = { 0 };
 	uint64_t missing;
@@ -178,7 +182,7 @@ static int fetch(void *ctx, uint64_t i, uint64_t end, struct object_wait *wait)
 		r = -ENOMEM;
 	}
 	pthread_mutex_unlock(&p->lock);
-	chunk_ahead_begin(p, &begun);
+	chunk_ahead_begin(o, &begun);
 	return r;
 }
 

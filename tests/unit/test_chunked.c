@@ -928,6 +928,8 @@ static void test_bad_ahead(void **state)
 		sched_yield();
 	assert_false(chunked_is_verified(o->bytes.chunks, 6));
 	assert_int_equal(read_chunk(&k, 6), -EBADMSG);
+	/* it was logged before, but its reader gets the reason, too */
+	assert_non_null(strstr(carton_error(-EBADMSG), "is damaged, as was found before"));
 	object_put(o);
 	chunked_box_free(&k);
 	carton_log_set(NULL, NULL);

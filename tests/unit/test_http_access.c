@@ -317,7 +317,7 @@ static void test_links_loopback(void **state)
 		log_clear();
 		if (ask(http, &q, NULL, &r) != -EACCES)
 			fail_msg("%s is reached", url);
-		assert_logged_once("-o private_links");
+		assert_logged_once("option private_links");
 	}
 	assert_int_equal(server_connections(&main_server), 0);
 	/* A connection that the user's URL has opened is no way around. */
@@ -396,7 +396,7 @@ static void test_proxy(void **state)
 		q.url = refused[i];
 		log_clear();
 		assert_int_equal(ask(http, &q, NULL, &r), -EACCES);
-		assert_logged_once("-o private_links");
+		assert_logged_once("option private_links");
 	}
 	q.url = url;
 	snprintf(url, sizeof(url), "http://somewhere.invalid/redirect=302/to=%s/x",
@@ -507,7 +507,7 @@ static void test_netns_links(void **state)
 		log_clear();
 		if (ask(http, &q, NULL, &r) != -EACCES)
 			fail_msg("%s is reached", url);
-		assert_logged_once("-o private_links");
+		assert_logged_once("option private_links");
 	}
 	assert_int_equal(server_connections(&any), 0);
 	snprintf(url, sizeof(url), "http://public.test:%d/size=10/x", any.port);
@@ -575,7 +575,7 @@ static void test_netns_tokens(void **state)
 		log_clear();
 		if (ask(http, &q, NULL, &r) != -EACCES)
 			fail_msg("%s is asked", challenge);
-		assert_logged_once("-o private_links");
+		assert_logged_once("option private_links");
 	}
 	/* the first requests only */
 	assert_int_equal(server_saw(&any, "\"method\""), 2 * ARRAY_SIZE(refused));
