@@ -411,7 +411,9 @@ install: all
 
 uninstall:
 	@set -e; set -f; for f in $(INSTALLED) $(LINKED); do \
-		to='$(DESTDIR)'$${f##*:}; echo "remove $$to"; rm -f "$$to"; \
+		to='$(DESTDIR)'$${f##*:}; \
+		case $$to in */mount.cartonfs) [ "$$(readlink "$$to")" = '$(BINDIR)/cartonfs' ] || continue ;; esac; \
+		echo "remove $$to"; rm -f "$$to"; \
 	done
 	@[ -z '$(PYTHONDIR)' ] || rm -f '$(DESTDIR)$(PYTHONDIR)'/__pycache__/carton.*.pyc \
 		'$(DESTDIR)$(PYTHONDIR)'/__pycache__/carton_fsspec.*.pyc
@@ -490,7 +492,7 @@ help:
 	@echo 'make bench-readme   measure what README.md says of the speed anew'
 	@echo 'make lint           check the style; make format sets it'
 	@echo 'make man            check the man pages'
-	@echo 'make install        PREFIX=/usr/local, DESTDIR=, MOUNTDIR=/sbin, PYTHONDIR='
+	@echo 'make install        PREFIX=/usr/local, DESTDIR=, MOUNTDIR=, PYTHONDIR='
 	@echo 'make uninstall      the reverse, with the same variables'
 	@echo 'make dist           a tarball of the last commit, in build/'
 	@echo 'make deb rpm        packages of the last commit, in build/deb and build/rpm'

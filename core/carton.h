@@ -494,7 +494,8 @@ struct carton_counters {
 	uint64_t corrupt_files, corrupt_bytes;
 	/*
 	 * Of files that the local carton does not have: here by now, or in the cache when that was
-	 * looked through last, which each call begins anew, on a thread of the carton's;
+	 * looked through last, which a call begins anew, but not all the time, on a thread of
+	 * the carton's;
 	 */
 	uint64_t cached_bytes;
 	uint64_t remote_bytes;		      /* and not */

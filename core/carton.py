@@ -441,6 +441,9 @@ class Carton:
             except FileNotFoundError as e:
                 self._explain(file, e)
                 return where, {}
+            if file and not index['tensors']:    # a damaged file has none, and its error says why
+                with File(self, file) as f:
+                    f.read(1)
             self._indexes[where] = {t['name']: t for t in index['tensors']}
         return where, self._indexes[where]
 
@@ -468,9 +471,6 @@ class Carton:
         import numpy
         where, index = self._index(file)
         if name not in index:
-            if file:    # a damaged file has no tensors, and its error says why
-                with File(self, file) as f:
-                    f.read(1)
             raise KeyError(name)
         files = [f for f in index[name]['files'] if '/' not in f]
         if not files:

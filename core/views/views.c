@@ -169,8 +169,8 @@ int views_new(const struct views_options *options, struct views **ret)
 	*ret = NULL;
 	if (tree_child(t->root, options->name)) {
 		carton_log(CARTON_LOG_WARNING, options->name,
-			   "exists in the carton, so no views are generated; the option views "
-			   "gives them another name");
+			   "exists in the carton, so no views are generated; a mount with the "
+			   "option views gives them another name");
 		return 0;
 	}
 	v = calloc(1, sizeof(*v));

@@ -134,7 +134,7 @@ unsigned option_put_help(FILE *f, const char *taker, bool line)
 	return n;
 }
 
-void option_put_words(FILE *f, const char *taker)
+void option_put_words(FILE *f, const char *taker, const char *without)
 {
 	char name[OPTION_NAME];
 
@@ -142,6 +142,8 @@ void option_put_words(FILE *f, const char *taker)
 		const char *word = s->value;
 
 		if (!s->help || !option_is_for(s, taker))
+			continue;
+		if (without && option_is_for(s, without))
 			continue;
 		option_name(s, taker, name);
 		if (s->letter && name[1] == '-')

@@ -36,8 +36,9 @@ unsigned option_put_help(FILE *f, const char *taker, bool line);
 
 /*
  * Prints what a shell may complete for `taker`, a word and what it means with a tab between them:
- * "offline", "verify=auto", or "cache_dir=DIR" where the user has to go on.
+ * "offline", "verify=auto", or "cache_dir=DIR" where the user has to go on. Not what `without`, if
+ * that is not NULL, takes as well.
  */
-void option_put_words(FILE *f, const char *taker);
+void option_put_words(FILE *f, const char *taker, const char *without);
 
 #endif

@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "ctl/options.h"
 #include "ctl/tensors.h"
@@ -77,14 +78,22 @@ static void add_came(void *ctx, const struct carton_waiting *waiting)
 	*(uint64_t *)ctx += waiting->done;
 }
 
-/* How far the file is: what came of it so far, and once it can be read, what was written. */
+/*
+ * How far the file is: what came of it so far, and once it can be read, what was written to a file.
+ * A pager has the terminal by then.
+ */
 static void show_cat(const struct cat *x)
 {
 	uint64_t done = atomic_load(&x->written);
 	struct carton_stat st;
+	struct stat out;
 
 	if (done == 0)
 		carton_waiting(x->c, add_came, &done);
+	else if (fstat(STDOUT_FILENO, &out) < 0 || !S_ISREG(out.st_mode)) {
+		progress_clear();
+		return;
+	}
 	carton_stat(x->node, &st);
 	progress_show("cat", done, st.size > done ? st.size : done);
 }
@@ -225,7 +234,7 @@ static int run(const struct ctl_command *command, struct args *a)
 	if (r == 0 && a->values.carton.confine)
 		r = sandbox_opened(carton_fetches(c));
 	status = r == 0 ? command->run(c, a) : verify ? verify_status(r) : exit_status(r, EXIT_BAD);
-	if (r < 0 && !log.problems)
+	if (r < 0 && (!log.problems || log.held))
 		ctl_on_log(&log, CARTON_LOG_ERROR, label, why_not(label, r));
 	if (verify)
 		status = verify_end(c, a, &log, status);

@@ -102,10 +102,12 @@ static void put_summary(const struct args *a, const struct carton_fetched *got, 
 
 	if (got->local == got->files) {
 		/* from a URL: it was downloaded as a whole */
-		puts(strstr(a->source, "://") ?
-			     "opening it has fetched all of it, as its server has no Range "
-			     "requests; the cache keeps it, if it has room" :
-			     "nothing to fetch: all files are in the carton");
+		puts(!strstr(a->source, "://") ?
+			     "nothing to fetch: all files are in the carton" :
+		     a->values.carton.offline ?
+			     "nothing to fetch: all of the carton is in the cache" :
+			     "nothing is left to fetch: its server has no Range requests, so all "
+			     "of it comes when it is opened");
 		return;
 	}
 	printf("fetched %s in %s, %zu of %s in the cache", format_size(got->came, size),

@@ -80,9 +80,9 @@ static void put_words(const struct ctl_command *commands, const struct ctl_comma
 		printf("%s\t%s\n", c->name, c->help);
 	if (command) {
 		put_alternatives(command->args);
-		option_put_words(stdout, command->name);
+		option_put_words(stdout, command->name, ALL);
 	}
-	option_put_words(stdout, ALL);
+	option_put_words(stdout, ALL, NULL);
 }
 
 const struct ctl_command *ctl_find_command(const struct ctl_command *commands, const char *name)

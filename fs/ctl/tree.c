@@ -234,10 +234,12 @@ int ctl_tree(struct carton *c, const struct args *a)
 	struct carton_node *top;
 	struct carton_stat st;
 	char label[4096], *base;
-	int r = ctl_root(c, &top);
+	int r = ctl_root(c, &top), status = EXIT_GOOD;
 
-	if (r == 0 && a->n_paths && ctl_resolve(c, a, a->paths[0], &top) != EXIT_GOOD)
-		return EXIT_BAD;
+	if (r == 0 && a->n_paths)
+		status = ctl_resolve(c, a, a->paths[0], &top);
+	if (status != EXIT_GOOD)
+		return status;
 	if (r == 0) {
 		carton_stat(top, &st);
 		r = st.kind == CARTON_DIR ? 0 : -ENOTDIR;

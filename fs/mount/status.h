@@ -29,7 +29,7 @@ struct status {
 	pthread_mutex_t lock; /* guards what follows */
 	struct status_error {
 		time_t when;
-		bool warning; /* what was asked for succeeds in another way, or may */
+		bool warning; /* what was asked for may still succeed */
 		char text[512];
 	} last[STATUS_ERRORS]; /* the newest is at (n_errors - 1) % STATUS_ERRORS */
 	uint64_t n_errors;

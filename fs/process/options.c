@@ -387,7 +387,7 @@ bool options_print(const struct options *o)
 	} else if (o->values.version) {
 		printf("cartonfs %s, libfuse %s\n", CARTON_VERSION, fuse_pkgversion());
 	} else if (o->values.complete) {
-		option_put_words(stdout, "cartonfs");
+		option_put_words(stdout, "cartonfs", NULL);
 	}
 	return o->values.help || o->values.version || o->values.complete;
 }
