@@ -375,11 +375,12 @@ def test_what_an_open_waits_for(fault, cache):
 
 
 def test_download_that_breaks_off(fault, cache, point):
-    """One line for the cause, however often it is tried; and the same cause where it is to be mounted."""
+    """Few lines, however often it is tried; and the same cause where it is to be mounted."""
     sample().write(os.path.join(fault.root, 'm.carton'))
     url = fault.url('m', file='m.carton', norange=1, truncate=1000)
     shown = plain(terminal(80, 'hash', cache.flag, url))
-    assert shown.count('downloading all of it') == 1 and shown.count(' bytes remaining to read') == 1, shown
+    # the first failure, and the last if a try came further
+    assert shown.count('downloading all of it') == 1 and 1 <= shown.count(' bytes remaining to read') <= 2, shown
     p = harness.run(harness.CARTONFS, url, point(), *cache.options)
     assert p.returncode and re.search(r': not mounted: .* bytes remaining to read$', p.stderr), p.stderr
 
