@@ -64,8 +64,6 @@ void ctl_on_log(void *ctx, enum carton_log_level level, const char *subject, con
 	bool info = level == CARTON_LOG_INFO && log->opening && isatty(STDERR_FILENO);
 	/* a failed attempt: where none succeeds, verify reports the file itself */
 	bool problem = level <= CARTON_LOG_WARNING && !(log->collect && carton_log_is_attempt());
-	/* where the carton cannot be opened, the last attempt is the problem: see why_not() */
-	bool held = log->collect && log->opening && carton_log_is_attempt();
 
 	if (level > CARTON_LOG_NOTICE && !info)
 		return;
@@ -78,7 +76,7 @@ void ctl_on_log(void *ctx, enum carton_log_level level, const char *subject, con
 	progress_clear();
 	if (log->collect && problem)
 		print_problem(log, level, subject, message);
-	else if (!held)
+	else
 		text_line(stderr, "cartonctl: %s%s%s%s%s", source ? source : "", source ? ": " : "",
 			  subject ? subject : "", subject ? ": " : "", message);
 	log->problems += problem;
