@@ -34,9 +34,8 @@ struct ahead_stream {
 	uint64_t run;	/* how many were read in order; 0: the stream is free */
 	uint64_t used;	/* when it was last read, by a->reads */
 	uint64_t far;	/* behind the first requests of further connections */
-	uint64_t
-		most; /* bytes of its window, which is a part of another object's; 0: it is read here */
-	bool left; /* the object was closed by all since the stream was read */
+	uint64_t most;	/* bytes of its window, a part of another object's; 0: it is read here */
+	bool left;	/* the object was closed by all since the stream was read */
 };
 
 struct ahead {

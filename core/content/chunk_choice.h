@@ -23,7 +23,7 @@ struct sparse {
 	struct chunked *chunks;
 	struct file *dest; /* where they go */
 	int fd;		   /* of the same file */
-	/* A request has ended well, or is the first to be answered: others may begin. No lock held. */
+	/* A request has ended well, or was answered first: others may begin. No lock held. */
 	void (*go_on)(struct sparse *p);
 
 	atomic_bool logged;   /* that the carton has other bytes */

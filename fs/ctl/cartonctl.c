@@ -234,7 +234,7 @@ static int run(const struct ctl_command *command, struct args *a)
 	if (r == 0 && a->values.carton.confine)
 		r = sandbox_opened(carton_fetches(c));
 	status = r == 0 ? command->run(c, a) : verify ? verify_status(r) : exit_status(r, EXIT_BAD);
-	if (r < 0 && (!log.problems || log.held))
+	if (r < 0 && !log.problems)
 		ctl_on_log(&log, CARTON_LOG_ERROR, label, why_not(label, r));
 	if (verify)
 		status = verify_end(c, a, &log, status);

@@ -31,7 +31,6 @@ struct ctl_log {
 	pthread_mutex_t lock;	  /* guards problems, source, opening and the output */
 	size_t problems;	  /* errors and warnings; verify leaves out failed attempts */
 	bool tried;		  /* an attempt has failed */
-	bool held;		  /* it is the last message, and was not shown */
 	bool collect;		  /* print them as problems, */
 	struct json_writer *json; /* as JSON objects; NULL: as text */
 	const char *source;	  /* the subject of messages without one; or NULL */

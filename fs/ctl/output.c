@@ -32,7 +32,7 @@ static void put_problem(const char *subject, const char *message)
 		term_style(TERM_PLAIN);
 		putchar(':');
 	}
-	/* a hash has 64 columns: it gets a line of its own, and is broken only where that is short */
+	/* a hash has 64 columns: it gets a line of its own, and is broken only if need be */
 	if (subject && term_width(subject) + 2 + term_width(message) < columns)
 		putchar(' ');
 	else
@@ -81,7 +81,6 @@ void ctl_on_log(void *ctx, enum carton_log_level level, const char *subject, con
 			  subject ? subject : "", subject ? ": " : "", message);
 	log->problems += problem;
 	log->tried |= carton_log_is_attempt();
-	log->held = held;
 	pthread_mutex_unlock(&log->lock);
 }
 

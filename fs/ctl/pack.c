@@ -129,8 +129,7 @@ static int make(enum carton_pack_mode mode, const char *name, char **words, int 
 						       "SOURCE");
 	if (n > 2 && mode != CARTON_LINK)
 		return ctl_usage("%s: too many arguments: %s", name, ctl_shown(words[2]));
-	if (mode == CARTON_PACK && is_directory(words[1]) && !is_directory(words[0]) &&
-	    access(words[0], F_OK) == 0)
+	if (mode == CARTON_PACK && is_directory(words[1]) && !is_directory(words[0]))
 		return ctl_usage("%s: OUT is a directory: %s; DIRECTORY comes first", name,
 				 ctl_shown(words[1]));
 	r = translate(&a->values, name, &o);

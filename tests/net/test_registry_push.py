@@ -338,7 +338,7 @@ def test_links_are_no_word_of_the_user(work, registry):
 @pytest.mark.parametrize('name', ['A', 'a?b', '../x', 'a b', 'oci://h/a'])
 def test_mount_from_is_a_name(work, name):
     p = ctl('push', f'--mount-from={name}', one(work), 'oci://127.0.0.1:1/a:b')
-    assert p.returncode == 1 and 'mount_from is no name of a repository' in p.stderr, p.stderr
+    assert p.returncode == 1 and '--mount-from is no name of a repository' in p.stderr, p.stderr
 
 
 # ---- TLS ----
