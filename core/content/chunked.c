@@ -100,14 +100,12 @@ static int take_tags(struct chunked *c, uint64_t i)
 
 	if (budget_try(b, chunk_tags_cost(c->file, i)))
 		return 0;
-	if (!atomic_exchange(&c->refused, true))
-		carton_log(CARTON_LOG_ERROR, c->name,
-			   "no further chunk of it can be read: with what checks them, all tables "
-			   "take more memory than the limit, %llu MiB; allow more with memory=SIZE",
-			   (unsigned long long)(b->limit / MIB));
-	else
-		error_again(-EFBIG, c->name, "what checks it takes more memory than the limit");
-	return -EFBIG;
+	if (atomic_exchange(&c->refused, true))
+		return error_again(-EFBIG, c->name, "its tables take more memory than the limit");
+	return log_error(-EFBIG, c->name,
+			 "no further chunk of it can be read: with what checks them, all tables "
+			 "take more memory than the limit, %llu MiB; allow more with memory=SIZE",
+			 (unsigned long long)(b->limit / MIB));
 }
 
 static void give_tags(struct chunked *c, uint64_t i)
@@ -328,11 +326,10 @@ static int compare(struct chunked *c, uint64_t i, const struct chunk_part *x)
 
 static int report_bad(struct chunked *c, uint64_t i)
 {
-	if (!atomic_exchange(&c->failed, true))
-		report(c, CARTON_LOG_ERROR, i,
-		       "do not have the sha256 that " CHUNKS_PATH " says; get the carton again");
-	else
-		error_again(-EBADMSG, c->name, "is damaged, as was found before");
+	if (atomic_exchange(&c->failed, true))
+		return error_again(-EBADMSG, c->name, "is damaged, as was found before");
+	report(c, CARTON_LOG_ERROR, i,
+	       "do not have the sha256 that " CHUNKS_PATH " says; get the carton again");
 	return -EBADMSG;
 }
 
