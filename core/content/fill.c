@@ -112,6 +112,7 @@ static void take_bytes(struct fill *f)
 		o->state = f->bytes.chunks ? OBJECT_CHUNKED : OBJECT_SEALED;
 	/* the background has one, too */
 	o->pins += f->waits.n + (f->hash_job != NULL);
+	o->fill_pins += f->hash_job != NULL;
 	if (o->pins == 0 && f->bytes.kind != BYTES_ENTRY)
 		keep_add(o->store, o);
 }

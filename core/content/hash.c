@@ -118,6 +118,9 @@ static void object_hashed(void *ctx, int result, struct ingested *in)
 	} else if (result != -ECANCELED) {
 		cannot_hash(o, result);
 	}
+	pthread_mutex_lock(&o->store->lock);
+	o->fill_pins--;
+	pthread_mutex_unlock(&o->store->lock);
 	object_put(o);
 }
 
@@ -152,6 +155,7 @@ static int hash_whole(struct object *o)
 		return r;
 	pthread_mutex_lock(&o->store->lock);
 	o->pins++;
+	o->fill_pins++;
 	pthread_mutex_unlock(&o->store->lock);
 	hash_job_start(w);
 	return 0;

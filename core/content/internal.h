@@ -78,7 +78,7 @@ struct object {
 
 	/* guarded by store->lock; `bytes` is constant while pinned */
 	enum object_state state;
-	unsigned pins, fill_pins;      /* the second: those of them that fills of chunks have */
+	unsigned pins, fill_pins;      /* the second: those of fills of chunks and of the hash */
 	struct fill *content, *length; /* NULL: not under way */
 	struct bytes bytes;
 	bool copied;		      /* as in struct fill */
