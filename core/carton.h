@@ -493,9 +493,8 @@ struct carton_counters {
 	uint64_t verified_files, verified_bytes;
 	uint64_t corrupt_files, corrupt_bytes;
 	/*
-	 * Of files that the local carton does not have: here by now, or in the cache when that was
-	 * looked through last, which a call begins anew, but not all the time, on a thread of
-	 * the carton's;
+	 * Of files that the local carton does not have: those that are here by now, or were in the
+	 * cache at the last look, see carton_look_in_cache();
 	 */
 	uint64_t cached_bytes;
 	uint64_t remote_bytes;		      /* and not */
@@ -508,6 +507,13 @@ struct carton_counters {
 
 /* Counts without waiting for anything: neither for I/O nor for a lock that is held during I/O. */
 void carton_counters(struct carton *c, struct carton_counters *ret);
+
+/*
+ * Starts to look through the cache for files that the local carton does not have, on a thread of
+ * the carton; nothing while a look runs, and for nine times as long as the last one took.
+ * carton_counters() starts a look, too.
+ */
+void carton_look_in_cache(struct carton *c);
 
 /* A file that opens wait for. */
 struct carton_waiting {
@@ -804,9 +810,9 @@ int carton_cache_directory(const struct carton_cache_options *options, char *ret
 int carton_check_own(int fd, char ret_why[CARTON_WHY]);
 
 /*
- * The file of an object, unverified: of 64 hex digits, or of the first ones, at least 8, if no
- * other object has them. 0; -ENOENT; -ENOTUNIQ: others have; -EINVAL: no such digits;
- * -ENAMETOOLONG.
+ * Finds the file of an object, unverified, by its 64 hex digits or by at least the first 8. 0;
+ * -ENOENT; -ENOTUNIQ: several objects begin with these; -EINVAL: these are no digits, too few or
+ * too many; -ENAMETOOLONG.
  */
 #define CARTON_CACHE_DIGITS 8
 int carton_cache_path(const struct carton_cache_options *options, const char *sha256,

@@ -99,7 +99,7 @@ int cache_source(struct cache *cache, const uint8_t sha256[32], struct source **
 /* Marks an object as used now. False: it, or the cache, is not there. NULL-safe. */
 bool cache_has(struct cache *cache, const uint8_t sha256[32]);
 
-/* Is there an object of that name and size, in bytes? That is no use of it. */
+/* Is there an object of that hash and of `size` bytes? Its date of last use stays. */
 bool cache_lists(const struct cache *cache, const uint8_t sha256[32], uint64_t size);
 
 /*

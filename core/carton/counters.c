@@ -49,7 +49,7 @@ static void look(struct job *job)
 	atomic_store(&c->looking, false);
 }
 
-/* As the last look has found it. */
+/* Had the cache the file at the last look? */
 static bool is_in_cache(const struct carton *c, const struct node *n)
 {
 	const struct tree *t = c->tree;
@@ -58,8 +58,7 @@ static bool is_in_cache(const struct carton *c, const struct node *n)
 	return found && n >= t->nodes && n < t->nodes + t->n_places && found[n - t->nodes];
 }
 
-/* Unless one still runs, or has just ended. */
-static void begin_look(struct carton *c)
+void carton_look_in_cache(struct carton *c)
 {
 	if (!c->cache || (!c->container->remote && !c->links) ||
 	    now_ms() < atomic_load(&c->look_after_ms) || atomic_exchange(&c->looking, true))
@@ -129,7 +128,7 @@ void carton_counters(struct carton *c, struct carton_counters *ret)
 	k.cache_hits = traffic.cache_hits;
 	k.cache_misses = traffic.cache_misses;
 	*ret = k;
-	begin_look(c);
+	carton_look_in_cache(c);
 }
 
 void carton_waiting(struct carton *c, carton_waiting_fn *fn, void *ctx)

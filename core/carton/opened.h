@@ -55,9 +55,9 @@ struct carton {
 	char *label;		      /* the source, as it may be shown */
 	struct carton_signature signature;
 	struct job look;	       /* what the cache has of it: see counters.c */
-	atomic_bool looking;	       /* it is queued, or runs */
-	_Atomic int64_t look_after_ms; /* the next one */
-	atomic_bool *_Atomic in_cache; /* for each place of the tree; NULL: not looked yet */
+	atomic_bool looking;	       /* `look` is queued, or runs */
+	_Atomic int64_t look_after_ms; /* when the next may begin, by now_ms() */
+	atomic_bool *_Atomic in_cache; /* by place of the tree; NULL: before the first look */
 	bool verify;
 	bool bare; /* a file in place of a carton: no carton.toml, and MANIFEST is not shown */
 	carton_damaged_fn *damaged; /* NULL: none */

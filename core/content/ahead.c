@@ -101,12 +101,16 @@ static uint64_t window(const struct ahead *a, const struct ahead_stream *s)
 	return s->run < 2 ? 0 : MIN(GROWTH * s->run * a->unit, needed(a));
 }
 
-/* Behind its last chunk. */
+/* As many of `n` bytes as the part of a window in this object has, if it is read in another. */
+static uint64_t within(const struct ahead_stream *s, uint64_t n)
+{
+	return s->most ? MIN(n, s->most) : n;
+}
+
+/* Returns the chunk behind the last one of a stream's window. */
 static uint64_t window_end(const struct ahead *a, const struct ahead_stream *s)
 {
-	uint64_t most = window(a, s);
-
-	return s->next + (s->most ? MIN(most, s->most) : most) / a->unit;
+	return s->next + within(s, window(a, s)) / a->unit;
 }
 
 uint64_t ahead_beyond(const struct ahead *a, const struct ahead_stream *s, uint64_t end)
@@ -152,15 +156,15 @@ static bool may_connect(const struct ahead *a, const struct ahead_stream *s)
 }
 
 /*
- * The first request of a further connection: where the reader needs it last. False: it would come
- * late, and nothing else is to be had meanwhile.
+ * Sets *ret to the first request of a further connection: where the reader comes last. False: the
+ * reader would wait for that slow request, as nothing is left to request in front of it.
  */
 static bool use_far_end(const struct ahead *a, const struct ahead_stream *s, uint64_t n,
 			struct ahead_part *ret)
 {
 	uint64_t size = MAX(FIRST_REQUEST / a->unit, 1);
 	uint64_t last = n - MIN(size, n);
-	uint64_t far = s->next + (s->most ? MIN(needed(a), s->most) : needed(a)) / a->unit;
+	uint64_t far = s->next + within(s, needed(a)) / a->unit;
 
 	if (s->far <= last)
 		ret->first = MAX(ret->first, MIN(MAX(far, s->far), last));

@@ -52,8 +52,8 @@ void ahead_init(struct ahead *a, uint64_t unit, struct server_rates *server);
 struct ahead_stream *ahead_read(struct ahead *a, uint64_t i, uint64_t end);
 
 /*
- * The window of a stream of an object with such chunks has `most` bytes from the start of this one
- * on. Returns the stream that it will go on with; not NULL.
+ * Continues the window of `s`, a stream of another object whose chunks have `unit` bytes: its next
+ * `most` bytes are the first of this object. Returns the stream of this object; not NULL.
  */
 struct ahead_stream *ahead_continue(struct ahead *a, const struct ahead_stream *s, uint64_t unit,
 				    uint64_t most);

@@ -25,16 +25,13 @@ struct fill *chunk_ahead_add(struct sparse *p, uint64_t first, uint64_t i, uint6
 		f->next->link = &f->next;
 	f->link = &p->fills;
 	p->fills = f;
-	pthread_mutex_lock(&o->store->lock);
-	o->pins++;
-	o->fill_pins++;
-	pthread_mutex_unlock(&o->store->lock);
+	object_pin_for_fill(o);
 	return f;
 }
 
 /*
- * Adds fills for what a stream will probably read next. Nobody waits for them yet; `keep`: nor
- * perhaps has anybody the object open. Lock held.
+ * Adds fills of the chunks that a stream will probably read next. They have no waiter yet. `keep`:
+ * they go on although perhaps no reader has the object open. Lock held.
  */
 static void read_ahead(struct sparse *p, struct ahead_stream *s, bool keep, struct chunk_begun *b)
 {
@@ -77,7 +74,7 @@ void chunk_ahead_read(struct sparse *p, struct ahead_stream *s, struct chunk_beg
 	uint64_t n = chunks_count(p->file), beyond;
 
 	p->ahead.more = atomic_load(&sparse_object(p)->next);
-	/* the stream has come to what was asked for at the far end */
+	/* skips the chunks that were requested at the far end, once the stream has come there */
 	while (s->asked < s->far &&
 	       (chunked_is_verified(p->chunks, s->asked) || choice_find(p, s->asked)))
 		s->asked++;
@@ -88,12 +85,18 @@ void chunk_ahead_read(struct sparse *p, struct ahead_stream *s, struct chunk_beg
 	if (!atomic_load(&sparse_object(p)->next) || choice_has_held(p))
 		return;
 	beyond = ahead_beyond(&p->ahead, s, n);
-	/* of several streams, that which reaches furthest */
+	/* of several windows, the one that reaches furthest goes on */
 	if (beyond > b->beyond) {
 		b->beyond = beyond;
 		b->unit = p->ahead.unit;
 		b->stream = *s;
 	}
+}
+
+static void begin_fills(const struct chunk_begun *b)
+{
+	for (size_t k = 0; k < b->n; k++)
+		chunk_fill_begin(b->fills[k]);
 }
 
 static struct sparse *sparse_of(const struct object *o)
@@ -102,8 +105,8 @@ static struct sparse *sparse_of(const struct object *o)
 }
 
 /*
- * Fetches what of the `beyond` bytes of a window is in this object, which is open. Returns how many
- * are behind its end, once all before them was asked for.
+ * Fetches the first of the `beyond` bytes of a window from this object, which is open. Returns how
+ * many bytes are behind its end, once all chunks before them were requested.
  */
 static uint64_t read_into(struct object *o, const struct chunk_begun *before, uint64_t beyond)
 {
@@ -119,8 +122,7 @@ static uint64_t read_into(struct object *o, const struct chunk_begun *before, ui
 		read_ahead(p, s, true, &begun);
 		all = s->asked >= chunks_count(p->file);
 		pthread_mutex_unlock(&p->lock);
-		for (size_t k = 0; k < begun.n; k++)
-			chunk_fill_begin(begun.fills[k]);
+		begin_fills(&begun);
 	}
 	return all && beyond > object_size(o) ? beyond - object_size(o) : 0;
 }
@@ -137,7 +139,6 @@ static void read_on(const struct object *o, const struct chunk_begun *before)
 
 		if (object_get(next, NULL) < 0)
 			return;
-
 		beyond = read_into(next, before, beyond);
 		next = atomic_load(&next->next);
 		object_put(last);
@@ -146,8 +147,7 @@ static void read_on(const struct object *o, const struct chunk_begun *before)
 
 void chunk_ahead_begin(const struct object *o, const struct chunk_begun *b)
 {
-	for (size_t k = 0; k < b->n; k++)
-		chunk_fill_begin(b->fills[k]);
+	begin_fills(b);
 	if (b->beyond > 0)
 		read_on(o, b);
 }

@@ -30,12 +30,12 @@ struct chunk_begun {
 };
 
 /*
- * A new fill for the chunks from `first` to `i`, which are claimed, and up to `end`. It is held.
- * NULL: no memory.
+ * Makes a held fill of the chunks from `first` to `i`, which are claimed, and on up to `end`. NULL:
+ * no memory.
  */
 struct fill *chunk_ahead_add(struct sparse *p, uint64_t first, uint64_t i, uint64_t end);
 
-/* Adds fills of what is in the window of a stream that is read in this object. */
+/* Adds fills of the chunks in the window of a stream that is read in this object. */
 void chunk_ahead_read(struct sparse *p, struct ahead_stream *s, struct chunk_begun *b);
 
 /* Begins these fills, and fetches the rest of the window, which is behind this object. */

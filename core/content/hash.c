@@ -153,10 +153,7 @@ static int hash_whole(struct object *o)
 
 	if (r < 0)
 		return r;
-	pthread_mutex_lock(&o->store->lock);
-	o->pins++;
-	o->fill_pins++;
-	pthread_mutex_unlock(&o->store->lock);
+	object_pin_for_fill(o);
 	hash_job_start(w);
 	return 0;
 }

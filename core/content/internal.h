@@ -71,14 +71,14 @@ struct object {
 	atomic_bool doubted;	 /* there is a note of that, see doubt_keep() */
 	atomic_bool agreed;	 /* its hash is known to agree with the index, see agreed_keep() */
 	atomic_bool named;	 /* this mount has noted its name, see name_keep() */
-	_Atomic(struct object *) next, before; /* see object_follow() */
+	_Atomic(struct object *) next, before; /* opened after and before it: object_follow() */
 	_Atomic uint64_t in_order; /* bytes that the last reader has read so, of it or before it */
 	atomic_uint n_ahead;	   /* jobs that verify chunks ahead of who reads in order */
 	int64_t stale_ms;	   /* of `content`: when the last one ended with -ESTALE; 0 */
 
 	/* guarded by store->lock; `bytes` is constant while pinned */
 	enum object_state state;
-	unsigned pins, fill_pins;      /* the second: those of fills of chunks and of the hash */
+	unsigned pins, fill_pins;      /* fill_pins: the pins of fills of chunks and of the hash */
 	struct fill *content, *length; /* NULL: not under way */
 	struct bytes bytes;
 	bool copied;		      /* as in struct fill */
@@ -174,6 +174,9 @@ int object_new_hash_job(struct object *o, const struct bytes *at, uint64_t size,
 
 /* All chunks of a pinned object are verified: hashes all of it in the background. */
 void object_start_hash(struct object *o);
+
+/* Pins an object for a fill of chunks, or for a hash, rather than for a reader. */
+void object_pin_for_fill(struct object *o);
 
 /*
  * Stops using the chunk index for this object, as its chunks or its hash cannot be had: after the

@@ -176,6 +176,14 @@ static struct bytes let_go(struct object_store *s, struct object *o)
 	return none;
 }
 
+void object_pin_for_fill(struct object *o)
+{
+	pthread_mutex_lock(&o->store->lock);
+	o->pins++;
+	o->fill_pins++;
+	pthread_mutex_unlock(&o->store->lock);
+}
+
 void object_put(struct object *o)
 {
 	struct bytes bytes = { .kind = BYTES_NONE };
@@ -239,8 +247,8 @@ static void run_ahead(struct job *job)
 }
 
 /*
- * The READs of a mapping come one after the other: whoever reads it waits for each chunk that is
- * hashed only then.
+ * Starts a job that verifies the chunks there. The kernel sends the READs of a mapping one after
+ * the other, so without such jobs its reader would wait while each chunk is hashed.
  */
 static void verify_ahead(struct object *o, struct disk_range at)
 {

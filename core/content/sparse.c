@@ -96,7 +96,7 @@ static struct fill *fill_for(struct sparse *p, uint64_t i, uint64_t end, struct 
 	struct ahead_part part;
 	struct fill *f;
 
-	/* what another process fetches is waited for alone; what it has left is looked at first */
+	/* with a chunk that another process claims, or has written, no other is requested */
 	if (sparse_take(p, i) && chunked_is_hole(p->chunks, i))
 		first = claim_overtaken(p, i, s->run > end - i);
 	if (s->asked <= end && ahead_next(&p->ahead, s, 0, chunks_count(p->file), &part))

@@ -211,7 +211,10 @@ void object_store_stop(struct object_store *s)
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* While all objects are there: the name of a seal is of the file's and of the index's sha256. */
+/*
+ * Keeps the seals of chunks before any object is freed: the name of a seal is made of the sha256 of
+ * two objects, the file and the index.
+ */
 static void keep_chunk_seals(struct object_store *s)
 {
 	for (size_t i = 0; s->buckets && i < s->n_buckets; i++)

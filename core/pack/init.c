@@ -114,7 +114,7 @@ static const struct format {
 	{ ".onnx", "ONNX" },
 	{ ".pt", "PyTorch" },
 	{ ".pth", "PyTorch" },
-	{ "pytorch_model.bin", "PyTorch" }, /* others are anything */
+	{ "pytorch_model.bin", "PyTorch" }, /* other .bin files may have any format */
 	{ ".keras", "Keras" },
 	{ ".h5", "Keras" },
 	{ ".tflite", "TFLite" },

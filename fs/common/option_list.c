@@ -141,9 +141,7 @@ void option_put_words(FILE *f, const char *taker, const char *without)
 	for (const struct option_spec *s = option_table; s->name; s++) {
 		const char *word = s->value;
 
-		if (!s->help || !option_is_for(s, taker))
-			continue;
-		if (without && option_is_for(s, without))
+		if (!s->help || !option_is_for(s, taker) || (without && option_is_for(s, without)))
 			continue;
 		option_name(s, taker, name);
 		if (s->letter && name[1] == '-')

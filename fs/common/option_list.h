@@ -14,8 +14,9 @@
 void option_name(const struct option_spec *spec, const char *taker, char ret[OPTION_NAME]);
 
 /*
- * Copies a message of the library, cut to fit, with options as cartonctl has them: "cache_dir=" is
- * "--cache-dir=", and so is a name behind "option", or with a _. Returns `ret`.
+ * Copies a message of the library to `ret`, cut to `n` bytes, and spells options as cartonctl does:
+ * "cache_dir=" becomes "--cache-dir=". A word counts as an option if it is the name of one, and
+ * stands behind "option" or before "=", or has a "_". Returns `ret`.
  */
 char *option_spell(const char *message, char *ret, size_t n);
 

@@ -67,8 +67,7 @@ static void put_name(const struct carton_cache_object *object, unsigned columns)
 
 	if (!source || !path)
 		return;
-	last = strrchr(source, '/');
-	last = last && last[1] ? last + 1 : source;
+	last = ctl_last_part(source);
 	if (!*path) {
 		term_short(term_width(source) > columns ? last : source, columns);
 		return;

@@ -99,7 +99,12 @@ char *ctl_count(uint64_t files, uint64_t links, char *ret);
 #define CTL_SIGNED (CARTON_SIGNER + 32)
 void ctl_signed(const char *by, int64_t ends, char ret[CTL_SIGNED]);
 
-/* Waits for the end of a thread, for as long as a bar stays as it is. False: it runs on. */
+/* The last part of a path or URL, or all of it if it ends with a slash. */
+const char *ctl_last_part(const char *source);
+
+bool ctl_is_directory(const char *path);
+
+/* Waits for the end of a thread until a bar is drawn anew. False: the thread still runs. */
 bool ctl_join(pthread_t thread);
 
 /* The root, once its children are there: 0, or as carton_list(). */

@@ -32,8 +32,8 @@ struct extract {
 	struct ctl_files files;
 	atomic_size_t next; /* the index in `files` that the next thread takes */
 	atomic_size_t failed, kept;
-	atomic_bool bad;       /* some of them will not do better later, */
-	atomic_bool later;     /* others may */
+	atomic_bool bad;       /* a file has failed for good */
+	atomic_bool later;     /* a file has failed, but may succeed later */
 	atomic_bool full;      /* the disk is full: no further file is begun */
 	_Atomic uint64_t done; /* bytes written; twice those of files that are kept */
 	uint64_t total;	       /* bytes, as far as known */

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -220,6 +221,20 @@ int ctl_root(struct carton *c, struct carton_node **ret)
 
 	*ret = carton_root(c);
 	return r;
+}
+
+const char *ctl_last_part(const char *source)
+{
+	const char *slash = strrchr(source, '/');
+
+	return slash && slash[1] ? slash + 1 : source;
+}
+
+bool ctl_is_directory(const char *path)
+{
+	struct stat st;
+
+	return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
 static const char *last_name(const char *path)

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/numbers.h"
@@ -93,13 +92,6 @@ static int run(const struct args *a, const char *source, const char *out,
 	return ctl_flush(r < 0 ? exit_status(r, EXIT_BAD) : EXIT_GOOD);
 }
 
-static bool is_directory(const char *path)
-{
-	struct stat st;
-
-	return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-}
-
 /* The command called `name`: source, output, and for link paths. */
 static int make(enum carton_pack_mode mode, const char *name, char **words, int n,
 		const struct args *a)
@@ -129,7 +121,7 @@ static int make(enum carton_pack_mode mode, const char *name, char **words, int 
 						       "SOURCE");
 	if (n > 2 && mode != CARTON_LINK)
 		return ctl_usage("%s: too many arguments: %s", name, ctl_shown(words[2]));
-	if (mode == CARTON_PACK && is_directory(words[1]) && !is_directory(words[0]))
+	if (mode == CARTON_PACK && ctl_is_directory(words[1]) && !ctl_is_directory(words[0]))
 		return ctl_usage("%s: OUT is a directory: %s; DIRECTORY comes first", name,
 				 ctl_shown(words[1]));
 	r = translate(&a->values, name, &o);

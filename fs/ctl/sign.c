@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -34,9 +33,8 @@ static void put_json(const struct carton_new_signature *got)
 static bool is_plain(const char *source)
 {
 	char manifest[PATH_MAX];
-	struct stat st;
 
-	if (stat(source, &st) < 0 || !S_ISDIR(st.st_mode))
+	if (!ctl_is_directory(source))
 		return false;
 	snprintf(manifest, sizeof(manifest), "%s/MANIFEST", source);
 	return access(manifest, F_OK) < 0;

@@ -233,7 +233,7 @@ int ctl_tree(struct carton *c, const struct args *a)
 	struct drawing d = { .depth = a->values.depth, .top = a->values.top };
 	struct carton_node *top;
 	struct carton_stat st;
-	char label[4096], *base;
+	char label[4096];
 	int r = ctl_root(c, &top), status = EXIT_GOOD;
 
 	if (r == 0 && a->n_paths)
@@ -247,11 +247,9 @@ int ctl_tree(struct carton *c, const struct args *a)
 	if (r < 0)
 		return ctl_failed(a->n_paths ? a->paths[0] : "tree", r);
 	carton_source_label(a->source, label, sizeof(label));
-	base = strrchr(label, '/');
-	base = base && base[1] ? base + 1 : label;
 	measure(&d, top, 0);
 	if (!d.failed)
-		draw(&d, top, a->n_paths ? a->paths[0] : base);
+		draw(&d, top, a->n_paths ? a->paths[0] : ctl_last_part(label));
 	r = d.failed ? -ENOMEM : 0;
 	free(d.totals);
 	return r < 0 ? ctl_failed(label, r) : EXIT_GOOD;

@@ -171,7 +171,6 @@ static void start_ahead(struct session *s)
 static int serve(struct session *s)
 {
 	struct fuse_session *se = s->mount.session;
-	struct carton_counters first;
 	int status = EXIT_MOUNT;
 
 	if (signals_catch(se) < 0)
@@ -183,8 +182,8 @@ static int serve(struct session *s)
 		if (keep_begin(&s->keep, &s->mount, s->options) < 0)
 			return EXIT_SYSTEM;
 		start_ahead(s);
-		/* so that the first who asks for the status is told what the cache has */
-		carton_counters(s->mount.carton, &first);
+		/* so that the first status counts the files in the cache */
+		carton_look_in_cache(s->mount.carton);
 		status = loop(s, se);
 		unmounted_close(&s->unmounted);
 		/* before the unmount: its threads may still answer requests */

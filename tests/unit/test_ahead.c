@@ -53,14 +53,20 @@ static struct ahead_stream *read_to(struct ahead *a, uint64_t from, uint64_t to)
 	return s;
 }
 
+/* A server of 100 MiB/s, a round trip of 50 ms away. */
+static void begin_at_50_ms(struct ahead *a, struct server_rates *server)
+{
+	ahead_init(a, CHUNK, server);
+	learn(a, 50, 100 * MIB);
+}
+
 static void test_random(void **state)
 {
 	struct server_rates server;
 	struct ahead a;
 
 	(void)state;
-	ahead_init(&a, CHUNK, &server);
-	learn(&a, 50, 100 * MIB);
+	begin_at_50_ms(&a, &server);
 	srandom(1);
 	for (int i = 0; i < 1000; i++) {
 		uint64_t at = (uint64_t)random() % 1000000;
@@ -124,8 +130,7 @@ static void test_connections(void **state)
 	uint64_t far = 0;
 
 	(void)state;
-	ahead_init(&a, CHUNK, &server);
-	learn(&a, 50, 100 * MIB);
+	begin_at_50_ms(&a, &server);
 	server.connections = 1;
 	s = read_to(&a, 0, 15);
 	assert_true(ahead_next(&a, s, 0, SIZE, &part));
@@ -167,8 +172,7 @@ static void test_end_of_object(void **state)
 	struct ahead_part part;
 
 	(void)state;
-	ahead_init(&a, CHUNK, &server);
-	learn(&a, 50, 100 * MIB);
+	begin_at_50_ms(&a, &server);
 	a.more = true;
 	s = read_to(&a, 0, 100);
 	for (uint64_t n = 100; n < 110; n++) {
@@ -201,8 +205,7 @@ static void test_no_far_end(void **state)
 	struct ahead_part part;
 
 	(void)state;
-	ahead_init(&a, CHUNK, &server);
-	learn(&a, 50, 100 * MIB);
+	begin_at_50_ms(&a, &server);
 	server.connections = 1;
 	s = read_to(&a, 0, 100);
 	assert_true(ahead_next(&a, s, 1, 1000, &part));
@@ -221,8 +224,7 @@ static void test_continue(void **state)
 	uint64_t ahead;
 
 	(void)state;
-	ahead_init(&a, CHUNK, &server);
-	learn(&a, 50, 100 * MIB);
+	begin_at_50_ms(&a, &server);
 	ahead_init(&b, CHUNK, &server);
 	s = read_to(&a, 0, 1000);
 	s->asked = 1010;
@@ -244,8 +246,7 @@ static void test_streams(void **state)
 	struct ahead_stream *s[AHEAD_STREAMS];
 
 	(void)state;
-	ahead_init(&a, CHUNK, &server);
-	learn(&a, 50, 100 * MIB);
+	begin_at_50_ms(&a, &server);
 	for (size_t k = 0; k < AHEAD_STREAMS; k++)
 		read_to(&a, k * 1000, k * 1000 + 2);
 	for (uint64_t i = 2; i < 64; i += 2)
