@@ -45,7 +45,7 @@ def threads(n, work, items):
 
     def run():
         try:
-            with mmap.mmap(-1, 16 * MIB) as buf:
+            with mmap.mmap(-1, 16 * MIB + PAGE) as buf:
                 while True:
                     with lock:
                         item = next(todo, None)
@@ -74,7 +74,7 @@ def map_all(paths, items, n, count=1):
     maps = {p: Mapping(p) for p in paths}
 
     def work(item, buf):
-        maps[item[0]].copy(item[1], ctypes.byref(ctypes.c_char.from_buffer(buf)), n)
+        maps[item[0]].copy(item[1], ctypes.byref(ctypes.c_char.from_buffer(buf, timing.ASIDE)), n)
     threads(count, work, items)
 
 

@@ -19,6 +19,9 @@ import time
 
 IS_ROOT = os.geteuid() == 0
 BUF = 1 << 20
+# How far from each other, modulo a page, copies out of a mapping begin and where they go, as behind the header of a
+# model. If both are at the same place in their pages, memcpy of glibc begins at the end: no reader in order.
+ASIDE = 1000
 
 
 class Skip(Exception):
