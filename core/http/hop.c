@@ -370,6 +370,10 @@ int http_hop_error(struct http_stream *s, CURLcode code, const char **ret_why)
 	/* what OpenSSL says of an answer that is no record of TLS, such as an error in HTML */
 	if (code == CURLE_SSL_CONNECT_ERROR && strstr(*ret_why, "wrong version number"))
 		*ret_why = "its server does not speak https: is the URL one of http://?";
+	if (code == CURLE_PEER_FAILED_VERIFICATION &&
+	    (strstr(*ret_why, "self-signed") || strstr(*ret_why, "issuer certificate")))
+		*ret_why = "no CA that is known here has signed the server's certificate; if you "
+			   "trust it, name a file with its CA (option cacert)";
 	switch (code) {
 	case CURLE_COULDNT_RESOLVE_HOST:
 	case CURLE_COULDNT_RESOLVE_PROXY:

@@ -144,7 +144,7 @@ static const char *runner_word(const char *name)
 	static const char *const words[][2] = {
 		{ "runner_name", "" },
 		{ "required_framework_version", "framework " },
-		{ "runner_compat_version", "compat " },
+		{ "runner_compat_version", "compat version " },
 	};
 
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
@@ -162,7 +162,7 @@ static void measure(void *ctx, const struct carton_fact *f)
 
 	if (word)
 		snprintf(info->runner + n, sizeof(info->runner) - n, "%s%s%s", n ? ", " : "", word,
-			 f->text);
+			 *word && strcmp(f->text, "*") == 0 ? "of any version" : f->text);
 	info->n[f->kind]++;
 	if (f->kind != CARTON_FACT_INPUT && f->kind != CARTON_FACT_OUTPUT)
 		return;

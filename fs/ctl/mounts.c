@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "common/mountinfo.h"
+#include "common/text.h"
 #include "ctl/ctl.h"
 
 #define STATUS_MAX ((size_t)4 << 20)
@@ -205,8 +206,38 @@ void ctl_mounts_ask(const struct ctl_mount *list, size_t n, enum ctl_mount_file 
 	ctl_ask(ret, n);
 }
 
+/* The mount of cartonfs that the path is in. Malloc'ed; NULL: there is none. */
+static char *mount_above(const char *path)
+{
+	FILE *f = fopen("/proc/self/mountinfo", "re");
+	struct mountinfo_copy found;
+	char *at = NULL, *slash;
+	int r = f ? absolute(path, &at) : -ENOENT;
+
+	while (r == 0 && (slash = strrchr(at, '/')) && slash > at) {
+		*slash = '\0';
+		r = mountinfo_find(f, at, NULL, &found);
+	}
+	if (f)
+		fclose(f);
+	if (r == 1 && strcmp(found.type, MOUNTINFO_TYPE) == 0)
+		return at;
+	free(at);
+	return NULL;
+}
+
 int ctl_refuse_no_mount(const char *path)
 {
-	return ctl_refuse(path,
-			  access(path, F_OK) < 0 ? strerror(errno) : "is not a mount of cartonfs");
+	bool is_there = access(path, F_OK) == 0;
+	const char *why = is_there ? "is not a mount of cartonfs" : strerror(errno);
+	char *above = is_there ? mount_above(path) : NULL;
+
+	if (above)
+		text_line(stderr,
+			  "cartonctl: %s: is in a mount of cartonfs; name the mountpoint, %s", path,
+			  above);
+	else
+		ctl_refuse(path, why);
+	free(above);
+	return EXIT_BAD;
 }

@@ -21,7 +21,7 @@ int ctl_mounts(const char *path, struct ctl_mount **ret, size_t *ret_n);
 
 void ctl_mounts_free(struct ctl_mount *list, size_t n);
 
-/* Reports that `path` does not exist, or is not a mount of cartonfs. Returns EXIT_BAD. */
+/* Reports that `path` does not exist, is in a mount of cartonfs, or in none. Returns EXIT_BAD. */
 int ctl_refuse_no_mount(const char *path);
 
 /*

@@ -214,6 +214,11 @@ int mountpoint_prepare(const char *path, const char **ret_covers)
 				  "is missing; run modprobe fuse as root, or start the container "
 				  "with --device /dev/fuse"),
 		       -ENODEV;
+	if (!may_mount() && access("/dev/fuse", R_OK | W_OK) < 0 && errno == EACCES)
+		return carton_log(CARTON_LOG_ERROR, "/dev/fuse",
+				  "is not for you to use; its mode should be 666: run chmod 666 "
+				  "/dev/fuse as root"),
+		       -EACCES;
 	if (!may_mount() && !has_fusermount())
 		return carton_log(CARTON_LOG_ERROR, "fusermount3",
 				  "is missing, which mounts for users: install the package fuse3, "

@@ -50,9 +50,11 @@ def test_info_has_the_runner_on_one_line(work):
     """With the versions that it needs; its options follow."""
     toml = TOML + b"opts = { entrypoint_fn_name = 'main', n = 5 }\n"
     lines = ctl('info', Carton(toml).write(work / 'm.carton')).stdout.splitlines()
-    at = lines.index('runner       python, framework =3.11, compat 1')
+    at = lines.index('runner       python, framework =3.11, compat version 1')
     assert lines[at + 1:at + 3] == ['options      entrypoint_fn_name = "main"', '             n = 5']
     assert not any(line.startswith(('framework', 'compat')) for line in lines)
+    lines = ctl('info', Carton(TOML.replace(b'=3.11', b'*')).write(work / 'any.carton')).stdout.splitlines()
+    assert 'runner       python, framework of any version, compat version 1' in lines
 
 
 def test_info_joins_paragraphs_but_no_lists(work):

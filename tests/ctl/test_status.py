@@ -301,6 +301,17 @@ def test_not_those_of_others(mount, sample_carton):
         assert p.returncode == 1 and p.stderr == f'cartonctl: {m.path}: Permission denied\n'
 
 
+def test_a_path_in_a_mount(mount, sample_carton, work):
+    """A user may be in it: the message says where the mountpoint is."""
+    with mount(sample_carton[0]) as m:
+        for path in f'{m.path}/model', f'{m.path}/carton.toml':
+            for command in 'status', 'stop':
+                p = ctl(command, path)
+                assert (p.returncode, p.stderr) == (
+                    1, f'cartonctl: {path}: is in a mount of cartonfs; name the mountpoint, {m.path}\n')
+        assert os.path.ismount(m.path)
+
+
 def test_no_mount(work):
     p = ctl('status', work)
     assert p.returncode == 1 and p.stderr == f'cartonctl: {work}: is not a mount of cartonfs\n'

@@ -101,6 +101,18 @@ def test_no_fuse_device(sample_carton, point):
 
 
 @needs_root
+def test_fuse_device_of_root_alone(sample_carton, point):
+    """As where no udev has set its mode."""
+    where = point(uid=NOBODY)
+    script = 'mount -t tmpfs none /dev && mknod -m 666 /dev/null c 1 3 && mknod -m 600 /dev/fuse c 10 229 && exec "$@"'
+    p = run('unshare', '-m', 'sh', '-ec', script, 'sh', 'setpriv', f'--reuid={NOBODY}', f'--regid={NOBODY}',
+            '--clear-groups', CARTONFS, sample_carton[0], where)
+    assert p.returncode == 32 and mountinfo(where) is None
+    assert p.stderr == ('cartonfs: /dev/fuse: is not for you to use; its mode should be 666: run chmod 666 /dev/fuse '
+                        'as root\n')
+
+
+@needs_root
 def test_no_fusermount(sample_carton, point):
     """It mounts for users: without it, one line says so."""
     where, program = point(harness.NOBODY), shutil.which('fusermount3')

@@ -725,7 +725,9 @@ def test_https_and_http2(session_dir, certificate, mount, cache, point):
     with nginx_at(session_dir / 'tls-nginx', tls=certificate) as n:
         c.write(n.root / 'm.carton')
         url = f'https://127.0.0.1:{n.tls_port}/m.carton'
-        refused(url, point, says='certificate')
+        refused(url, point, says='certificate; if you trust it, name a file with its CA')
+        p = ctl('info', url)
+        assert p.returncode == 1 and '(option --cacert)' in p.stderr
         refused(n.url('m.carton').replace('http:', 'https:'), point, says='its server does not speak https')
         n.clear()
         with mount(url, *cache.options, '-o', f'cacert={certificate[0]}') as m:
