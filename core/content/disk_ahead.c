@@ -15,8 +15,9 @@
 #define STEP 8
 
 struct disk_ahead {
-	pthread_mutex_t lock; /* guards it */
+	pthread_mutex_t lock; /* guards what follows */
 	struct ahead ahead;
+	struct ahead back; /* of those who read towards the start: its units count from the end */
 };
 
 struct disk_ahead *disk_ahead_new(void)
@@ -27,6 +28,7 @@ struct disk_ahead *disk_ahead_new(void)
 		return NULL;
 	pthread_mutex_init(&d->lock, NULL);
 	ahead_init(&d->ahead, UNIT, NULL);
+	ahead_init(&d->back, UNIT, NULL);
 	return d;
 }
 
@@ -38,23 +40,36 @@ void disk_ahead_free(struct disk_ahead *d)
 	free(d);
 }
 
+/* Units [first, end) of `all` are read. Returns those that are to be read ahead; empty: none. */
+static struct ahead_part go_on(struct ahead *a, uint64_t first, uint64_t end, uint64_t all)
+{
+	struct ahead_stream *s = ahead_read(a, first, end);
+	struct ahead_part next = { s->asked, MIN(s->next + MIN(s->run, WINDOW), all) };
+
+	/* one that has just begun is none; and not little by little */
+	if (s->run < LONG || s->run == end - first || next.end <= next.first ||
+	    (next.end < next.first + STEP && next.end < all))
+		return (struct ahead_part){ 0 };
+	s->asked = next.end;
+	return next;
+}
+
 struct disk_range disk_ahead_read(struct disk_ahead *d, uint64_t size, uint64_t off, size_t n)
 {
-	uint64_t from = 0, end = 0, all = (size - 1) / UNIT + 1;
-	struct ahead_stream *s;
+	uint64_t all = (size - 1) / UNIT + 1, first = off / UNIT, end = (off + n - 1) / UNIT + 1;
+	struct ahead_part next;
 
 	pthread_mutex_lock(&d->lock);
-	s = ahead_read(&d->ahead, off / UNIT, (off + n - 1) / UNIT + 1);
-	if (s->run >= LONG) {
-		from = s->asked;
-		end = MIN(s->next + MIN(s->run, WINDOW), all);
-		/* not little by little */
-		if (end < from + STEP && end < all)
-			end = from;
-		s->asked = MAX(from, end);
+	next = go_on(&d->ahead, first, end, all);
+	if (next.end == 0) {
+		struct ahead_part back = go_on(&d->back, all - end, all - first, all);
+
+		if (back.end > 0)
+			next = (struct ahead_part){ all - back.end, all - back.first };
 	}
 	pthread_mutex_unlock(&d->lock);
-	if (end <= from)
+	if (next.end == 0)
 		return (struct disk_range){ 0 };
-	return (struct disk_range){ from * UNIT, MIN(end * UNIT, size) - from * UNIT };
+	return (struct disk_range){ next.first * UNIT,
+				    MIN(next.end * UNIT, size) - next.first * UNIT };
 }

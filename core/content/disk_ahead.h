@@ -3,8 +3,9 @@
  * Reading a local file ahead of its readers, from the disk to the page cache. A mapping's reader
  * has the kernel send small READs, which threads answer in any order: read like that, a disk waits
  * for each of them. Here the streams (ahead.h) of an object are seen, and the kernel is told of the
- * MiBs behind them. Nothing is verified here, but chunks that nobody has read are, from there on
- * (object.c): what is read later is compared as ever.
+ * MiBs behind them. Streams towards the start count, too: memcpy(3) of glibc begins at the end if
+ * source and target are at the same place in their pages. Nothing is verified here, but chunks that
+ * nobody has read are, from there on (object.c): what is read later is compared as ever.
  *
  * Threads: any.
  */

@@ -174,18 +174,22 @@ def test_changed_since(sealed, mount_fg, cache, kind):
     assert (digest(DATA) in cache.seals()) == (not where)
 
 
+@pytest.mark.parametrize('step', [4096, -4096])
 @pytest.mark.parametrize('kind', KINDS)
-def test_changed_ahead_of_a_reader(sealed, mount, cache, kind):
-    """What was read ahead of who reads in order is compared when it is read: a change since then is seen."""
+def test_changed_ahead_of_a_reader(sealed, mount, cache, kind, step):
+    """
+    What was read ahead of who reads in order, also towards the start, is compared when it is read: a change since
+    then is seen.
+    """
     source, where, options = sealed(kind)
     with mount(source, *options) as m, open(m / 'model/x', 'rb', buffering=0) as f:
         assert m.state('model/x') == 'sealed'
         # by itself, the kernel reads half a MiB ahead of it here, and nothing with this
         os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
-        for off in range(0, 2 * MIB, 4096):
+        for off in range(3 * MIB, 3 * MIB + 512 * step, step):
             assert os.pread(f.fileno(), 4096, off) == DATA[off:off + 4096]
-        damage(cache, where, 2 * MIB + 77)
-        assert errno_of(os.pread, f.fileno(), 4096, 2 * MIB) == errno.EIO
+        damage(cache, where, off + step + 77)
+        assert errno_of(os.pread, f.fileno(), 4096, off + step) == errno.EIO
         assert digest(DATA) not in cache.seals()
 
 

@@ -897,19 +897,26 @@ static void wait_until_verified(const struct object *o, uint64_t i)
 /* What was verified ahead is compared when it is read: a change since then is seen. */
 static void test_changed_ahead(void **state)
 {
-	struct chunked_box k = box_chunked_of(LONG_SIZE, NULL, NULL);
-	struct object *o = k.item->object;
-
 	(void)state;
 	log_watch();
-	assert_int_equal(get(o), 0);
-	read_in_order(&k, 0, MIB);
-	for (uint64_t i = 4; i < 8; i++)
-		wait_until_verified(o, i);
-	change(&k, 6);
-	assert_int_equal(read_chunk(&k, 6), -EBADMSG);
-	object_put(o);
-	chunked_box_free(&k);
+	for (int back = 0; back < 2; back++) {
+		struct chunked_box k = box_chunked_of(LONG_SIZE, NULL, NULL);
+		struct object *o = k.item->object;
+		uint64_t first = back ? 12 : 4;
+
+		assert_int_equal(get(o), 0);
+		if (back)
+			for (uint64_t off = 5 * MIB; off > 4 * MIB; off -= READ)
+				assert_true(reads_right(k.item, READ, off - READ, false));
+		else
+			read_in_order(&k, 0, MIB);
+		for (uint64_t i = first; i < first + 4; i++)
+			wait_until_verified(o, i);
+		change(&k, first + 2);
+		assert_int_equal(read_chunk(&k, first + 2), -EBADMSG);
+		object_put(o);
+		chunked_box_free(&k);
+	}
 	carton_log_set(NULL, NULL);
 }
 

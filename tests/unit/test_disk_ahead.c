@@ -51,6 +51,48 @@ static void test_in_order(void **state)
 	disk_ahead_free(d);
 }
 
+/* As memcpy(3) may read a mapping: what is announced lies before what is read, without gaps. */
+static void test_towards_the_start(void **state)
+{
+	struct disk_ahead *d = disk_ahead_new();
+	uint64_t at = 0, announced = 0;
+
+	(void)state;
+	assert_non_null(d);
+	for (uint64_t off = 48 * MIB; off >= 16 * MIB; off -= READ) {
+		/* not where units begin */
+		struct disk_range r = disk_ahead_read(d, SIZE, off + 20 * KIB, READ);
+
+		if (r.n == 0)
+			continue;
+		assert_true(r.off + r.n <= off + READ);
+		assert_true(r.off + 8 * MIB >= off);
+		if (at)
+			assert_int_equal(r.off + r.n, at);
+		at = r.off;
+		announced += r.n;
+	}
+	assert_in_range(at, 8 * MIB, 14 * MIB);
+	assert_in_range(announced, 32 * MIB, 40 * MIB);
+	/* to the start of the file, and not beyond */
+	for (uint64_t off = 16 * MIB; off > 0; off -= READ)
+		disk_ahead_read(d, SIZE, off - READ, READ);
+	assert_int_equal(disk_ahead_read(d, SIZE, 0, READ).n, 0);
+	disk_ahead_free(d);
+}
+
+/* One large READ alone is no stream, in neither direction. */
+static void test_one_large_read(void **state)
+{
+	struct disk_ahead *d = disk_ahead_new();
+
+	(void)state;
+	assert_non_null(d);
+	assert_int_equal(disk_ahead_read(d, SIZE, 32 * MIB, 2 * MIB).n, 0);
+	assert_int_equal(disk_ahead_read(d, SIZE, 8 * MIB, 2 * MIB).n, 0);
+	disk_ahead_free(d);
+}
+
 /* Two threads answer what the kernel sends at once: it comes in nearly any order. */
 static void test_out_of_order(void **state)
 {
@@ -84,8 +126,8 @@ static void test_here_and_there(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_in_order),
-		cmocka_unit_test(test_out_of_order),
+		cmocka_unit_test(test_in_order),       cmocka_unit_test(test_towards_the_start),
+		cmocka_unit_test(test_one_large_read), cmocka_unit_test(test_out_of_order),
 		cmocka_unit_test(test_here_and_there),
 	};
 
