@@ -81,9 +81,12 @@ int by_index_fetch(struct fill *f, const struct chunks_file *c)
 
 	f->size = c->size;
 	f->copied = true;
-	if (r == -ENOENT && !is_in_directory(f->plan))
-		return sparse_open(f->plan, c, &f->bytes);
-	if (r < 0)
+	if (r == -ENOENT && !is_in_directory(f->plan)) {
+		r = sparse_open(f->plan, c, &f->bytes);
+		if (r == 0)
+			chunk_seal_use(f);
+	} else if (r < 0) {
 		bytes_finish(&f->bytes);
+	}
 	return r;
 }

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "content/chunk_read.h"
 
+#include <errno.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/util.h"
 
@@ -21,6 +23,21 @@ uint64_t chunk_first_tag(const struct chunks_file *f, uint64_t i)
 uint64_t chunk_tags_cost(const struct chunks_file *f, uint64_t i)
 {
 	return ((chunk_len(f, i) - 1) / TAG_BLOCK + 1) * TAG_SIZE;
+}
+
+bool chunk_is_hole(const struct chunked_bytes *b, const struct chunks_file *f, uint64_t i)
+{
+	off_t start = (off_t)(b->off + i * f->chunk_size);
+	off_t data = lseek(b->source->fd, start, SEEK_DATA);
+
+	return data < 0 ? errno == ENXIO : data >= start + (off_t)chunk_len(f, i);
+}
+
+bool chunks_have_hole(const struct chunked_bytes *b, const struct chunks_file *f)
+{
+	off_t hole = lseek(b->source->fd, (off_t)b->off, SEEK_HOLE);
+
+	return hole < 0 || hole < (off_t)(b->off + f->size);
 }
 
 static void copy_part(const struct chunk_part *x, const char *data, size_t n, size_t at)

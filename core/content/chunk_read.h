@@ -19,6 +19,10 @@ size_t chunk_len(const struct chunks_file *f, uint64_t i);
 uint64_t chunk_first_tag(const struct chunks_file *f, uint64_t i);
 uint64_t chunk_tags_cost(const struct chunks_file *f, uint64_t i);
 
+/* Is there nothing in the file where chunk `i` belongs? And where a byte of any belongs? */
+bool chunk_is_hole(const struct chunked_bytes *b, const struct chunks_file *f, uint64_t i);
+bool chunks_have_hole(const struct chunked_bytes *b, const struct chunks_file *f);
+
 /* Bytes of a chunk that are copied on the way: where they begin in the chunk. */
 struct chunk_part {
 	char *to;

@@ -4,7 +4,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "base/util.h"
 #include "cache/claims.h"
@@ -257,15 +256,24 @@ bool chunked_doubt(struct chunked *c, uint64_t off, uint64_t before)
 	return again || mine;
 }
 
+bool chunked_is_hole(const struct chunked *c, uint64_t i)
+{
+	return chunk_is_hole(&c->bytes, c->file, i);
+}
+
 void chunked_use_tags(struct chunked *c, uint8_t (*tags)[TAG_SIZE])
 {
 	static const uint8_t none[TAG_SIZE];
+	bool sparse = c->filler && chunks_have_hole(&c->bytes, c->file);
 
 	for (uint64_t i = 0; i < c->n_chunks; i++) {
 		uint64_t at = chunk_first_tag(c->file, i);
 
-		if (memcmp(tags[at], none, TAG_SIZE) == 0)
+		if (memcmp(tags[at], none, TAG_SIZE) == 0 || (sparse && chunked_is_hole(c, i)))
 			continue;
+		/* who reads the last one compares it, and completes the file */
+		if (c->filler && atomic_load(&c->left) == 1)
+			break;
 		if (!budget_try(c->index->budget, chunk_tags_cost(c->file, i)))
 			break;
 		memcpy(c->bytes.tags + at, tags + at, chunk_tags_cost(c->file, i));
@@ -280,7 +288,7 @@ uint8_t (*chunked_new_tags(struct chunked *c))[TAG_SIZE]
 	uint64_t n = c->n_chunks - atomic_load(&c->left);
 	uint8_t(*all)[TAG_SIZE];
 
-	if (c->filler || atomic_exchange(&c->kept, n) == n)
+	if ((c->filler && n < c->n_chunks) || atomic_exchange(&c->kept, n) == n)
 		return NULL;
 	all = calloc((size_t)((c->file->size - 1) / TAG_BLOCK) + 1, TAG_SIZE);
 	for (uint64_t i = 0; all && i < c->n_chunks; i++)
@@ -331,14 +339,6 @@ static int report_bad(struct chunked *c, uint64_t i)
 	report(c, CARTON_LOG_ERROR, i,
 	       "do not have the sha256 that " CHUNKS_PATH " says; get the carton again");
 	return -EBADMSG;
-}
-
-bool chunked_is_hole(const struct chunked *c, uint64_t i)
-{
-	off_t start = (off_t)(c->bytes.off + i * c->file->chunk_size);
-	off_t data = lseek(c->bytes.source->fd, start, SEEK_DATA);
-
-	return data < 0 ? errno == ENXIO : data >= start + (off_t)chunk_len(c->file, i);
 }
 
 /*

@@ -106,7 +106,8 @@ bool chunked_completed(struct chunked *c);
 /*
  * Chunks that have tags here, for each block of the file (all zero: none), were verified by an
  * earlier mount: theirs are these from now on. Before the bytes are read. Nothing if these tags
- * would be over the budget.
+ * would be over the budget. A file with a filler may have lost chunks since, and at least one chunk
+ * is left to be verified.
  */
 void chunked_use_tags(struct chunked *c, uint8_t (*tags)[TAG_SIZE]);
 

@@ -7,7 +7,9 @@ import json
 import os
 import random
 import re
+import shutil
 import struct
+import subprocess
 import time
 
 import numpy
@@ -117,6 +119,54 @@ def test_damaged_chunk_is_fetched_again(remote, mount, cache):
     overwrite(partial, 7 * CHUNK + 5, bytes([LARGE[7 * CHUNK + 5] ^ 1]))
     with mount(remote[0], *cache.options) as m:
         assert pread(m / NAME, CHUNK, 7 * CHUNK) == chunk_at(7)
+
+
+@pytest.fixture
+def sealed(remote, mount, cache):
+    """A mount has verified all chunks, and ended before the whole was hashed: the file of chunks that it left."""
+    for _ in range(5):
+        with mount(remote[0], *cache.options) as m:
+            assert m.read(NAME) == LARGE
+        if partials(cache):
+            break
+        shutil.rmtree(cache.path)       # the machine was slow
+    [partial] = partials(cache)
+    assert len(cache.seals()) == 1 and SHA not in cache.seals()
+    return partial
+
+
+@pytest.mark.parametrize('i', [0, 7, N_CHUNKS - 1, N_CHUNKS])
+def test_sealed_chunks_are_compared(nginx, remote, sealed, mount_fg, cache, i):
+    """A later mount hashes none of them, and sees what was changed: that comes again. The last one has no seal."""
+    overwrite(sealed, i * CHUNK + 5, bytes([LARGE[i * CHUNK + 5] ^ 1]))
+    nginx.clear()
+    with mount_fg(remote[0], *cache.options) as m:
+        assert m.read(NAME) == LARGE
+        assert ('were changed in the cache since they were verified' in m.log()) == (i < N_CHUNKS)
+        eventually('all of it is hashed', whole_is_hashed(m, NAME))
+        assert m.state(NAME) == 'verified'
+    assert sent(nginx) <= TAIL + 8 * CHUNK
+    assert SHA in cache.objects() and not partials(cache)
+
+
+def test_sealed_chunks_that_are_gone(nginx, remote, sealed, mount_fg, cache):
+    """What never got to the disk, or was removed, is fetched as if it had no seal."""
+    subprocess.run(['fallocate', '--punch-hole', f'--offset={7 * CHUNK}', f'--length={2 * CHUNK}', sealed], check=True)
+    nginx.clear()
+    with mount_fg(remote[0], *cache.options) as m:
+        assert m.read(NAME) == LARGE
+        assert 'changed' not in m.log()
+    assert sent(nginx) <= TAIL + 8 * CHUNK
+
+
+def test_sealed_chunks_without_a_server(remote, sealed, mount, cache):
+    """All of it is there; of what was changed since, no byte is given."""
+    overwrite(sealed, 7 * CHUNK + 5, bytes([LARGE[7 * CHUNK + 5] ^ 1]))
+    with mount(remote[0], *cache.options, '-o', 'offline') as m:
+        assert pread(m / NAME, 7 * CHUNK, 0) == LARGE[:7 * CHUNK]
+        with pytest.raises(OSError):
+            pread(m / NAME, 4096, 7 * CHUNK)
+        assert pread(m / NAME, len(LARGE), 8 * CHUNK) == LARGE[8 * CHUNK:]
 
 
 def test_two_mounts(remote, mount, cache):
