@@ -275,6 +275,64 @@ static void test_origin(void **state)
 	carton_log_set(NULL, NULL);
 }
 
+/* As a later mount opens it, whose file has `size` bytes by now, with the tags of an earlier one. */
+static void open_again(struct fixture *f, const struct chunk_filler *filler, int *completed,
+		       uint8_t (*tags)[TAG_SIZE], uint64_t size)
+{
+	chunked_free(f->c);
+	memset(f->bytes.tags, 0, (SIZE / TAG_BLOCK + 1) * TAG_SIZE);
+	assert_int_equal(ftruncate(f->box->fd, (off_t)(f->bytes.off + size)), 0);
+	assert_int_equal(new_chunked(f), 0);
+	chunked_set_filler(f->c, filler, completed);
+	chunked_use_tags(f->c, tags);
+}
+
+/* The seal of a file that was fetched: of all chunks, and what a later mount takes from it. */
+static void test_seal_of_fetched(void **state)
+{
+	static const struct chunk_filler filler = {
+		fetch_nothing,	nothing_read,	free_nothing,
+		count_complete, count_complete, free_nothing,
+	};
+	struct fixture *f = fixture_new();
+	uint8_t(*tags)[TAG_SIZE];
+	int completed = 0;
+
+	(void)state;
+	chunked_set_filler(f->c, &filler, &completed);
+	for (uint64_t i = 0; i < 6; i++) {
+		assert_null(chunked_new_tags(f->c));
+		assert_int_equal(read_at(f, 1, i * CHUNK), 0);
+	}
+	assert_int_equal(completed, 1);
+	tags = chunked_new_tags(f->c);
+	assert_non_null(tags);
+	assert_null(chunked_new_tags(f->c));
+
+	/* the one that is left completes it; another one can still be doubted */
+	open_again(f, &filler, &completed, tags, SIZE);
+	assert_tags(f, 0, 5 * TAGS - 1);
+	assert_span(f, 4 * CHUNK, CHUNK, CHUNK, true);
+	assert_span(f, 5 * CHUNK, 1, 1, false);
+	assert_false(chunked_is_complete(f->c));
+	assert_true(chunked_doubt(f->c, 2 * CHUNK, 0));
+	assert_int_equal(read_at(f, 1, 2 * CHUNK), 0);
+	assert_int_equal(completed, 1);
+	assert_int_equal(read_at(f, 1, 5 * CHUNK), 0);
+	assert_int_equal(completed, 2);
+	assert_true(chunked_is_complete(f->c));
+
+	/* what is gone has no tags */
+	open_again(f, &filler, &completed, tags, 3 * CHUNK);
+	assert_span(f, 2 * CHUNK, CHUNK, CHUNK, true);
+	for (uint64_t i = 3; i < 6; i++) {
+		assert_span(f, i * CHUNK, 1, 1, false);
+		assert_int_equal(read_at(f, 1, i * CHUNK), -EINPROGRESS);
+	}
+	free(tags);
+	fixture_free(f);
+}
+
 static void use_budget(struct fixture *f, struct budget *b)
 {
 	chunked_free(f->c);
@@ -1008,6 +1066,7 @@ int main(void)
 		cmocka_unit_test(test_bad_chunks),
 		cmocka_unit_test(test_complete),
 		cmocka_unit_test(test_origin),
+		cmocka_unit_test(test_seal_of_fetched),
 		cmocka_unit_test(test_doubts),
 		cmocka_unit_test(test_doubts_end),
 		cmocka_unit_test(test_holes),
