@@ -83,10 +83,11 @@ int by_index_fetch(struct fill *f, const struct chunks_file *c)
 	f->copied = true;
 	if (r == -ENOENT && !is_in_directory(f->plan)) {
 		r = sparse_open(f->plan, c, &f->bytes);
-		if (r == 0)
-			chunk_seal_use(f);
-	} else if (r < 0) {
-		bytes_finish(&f->bytes);
+		/* nobody who reads it completes what is sealed */
+		if (r == 0 && chunk_seal_use(f))
+			r = object_new_hash_job(f->object, &f->bytes, c->size, &f->hash_job);
 	}
+	if (r < 0)
+		bytes_finish(&f->bytes);
 	return r;
 }

@@ -1,41 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "content/chunked.h"
 
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "base/util.h"
 #include "cache/claims.h"
-#include "content/chunk_read.h"
-
-/* readers of chunks with the same remainder wait for each other, so that a chunk is hashed once */
-#define STRIPES 16
-
-struct chunked {
-	const struct chunk_index *index;
-	const struct chunks_file *file;
-	struct chunked_bytes bytes;
-	const char *name;
-	uint64_t n_chunks;
-	const struct chunk_filler *filler; /* NULL: all are in the file */
-	void *filler_ctx;
-	_Atomic uint64_t left;	       /* chunks that are not verified */
-	_Atomic uint64_t doubts;       /* times that one was found changed, and is fetched again */
-	_Atomic uint64_t kept;	       /* chunks whose tags chunked_new_tags() has given */
-	atomic_bool told;	       /* by chunked_completed() */
-	atomic_bool failed;	       /* a chunk had other bytes; logged */
-	atomic_bool bad;	       /* the whole file has another hash */
-	atomic_bool by_whole;	       /* a chunk is verified that the index did not vouch for */
-	atomic_bool refused;	       /* there is no memory for a chunk; logged */
-	_Atomic uint64_t counted;      /* of the budget, as tables; */
-	_Atomic uint64_t charged;      /* and what is not refused */
-	pthread_mutex_t lock[STRIPES]; /* of each chunk, guards its tags until its bit is set */
-	struct chunk_hashes hashes;
-	atomic_uchar *claimed;	 /* as `verified`, behind it; set under the chunk's lock; */
-	atomic_uchar *doubted;	 /* and behind that, likewise: it was, once */
-	atomic_uchar verified[]; /* a bit for each chunk */
-};
+#include "content/chunked_state.h"
 
 int chunked_new(const struct chunk_index *index, const struct chunks_file *file,
 		const struct chunked_bytes *bytes, const char *name, struct chunked **ret)
@@ -159,9 +129,9 @@ bool chunked_is_complete(const struct chunked *c)
 
 uint64_t chunked_verified_bytes(const struct chunked *c)
 {
-	uint64_t n = (c->n_chunks - atomic_load(&c->left)) * c->file->chunk_size;
+	uint64_t n = c->n_chunks + atomic_load(&c->sealed) - atomic_load(&c->left);
 
-	return MIN(n, c->file->size); /* the last one may be shorter */
+	return MIN(n * c->file->chunk_size, c->file->size); /* the last one may be shorter */
 }
 
 bool chunked_completed(struct chunked *c)
@@ -175,14 +145,9 @@ void chunked_unpinned(struct chunked *c)
 	c->filler->unpinned(c->filler_ctx);
 }
 
-static bool is_set(const atomic_uchar *bits, uint64_t i)
-{
-	return atomic_load_explicit(&bits[i / 8], memory_order_acquire) >> (i % 8) & 1;
-}
-
 bool chunked_is_verified(const struct chunked *c, uint64_t i)
 {
-	return is_set(c->verified, i);
+	return chunk_bit(c->verified, i);
 }
 
 bool chunked_claim(struct chunked *c, uint64_t i)
@@ -201,14 +166,6 @@ bool chunked_claim(struct chunked *c, uint64_t i)
 void chunked_unclaim(struct chunked *c, uint64_t i)
 {
 	atomic_fetch_and(&c->claimed[i / 8], (unsigned char)~(1 << (i % 8)));
-}
-
-/* Its lock is held. 1: it was the last one. */
-static int set_verified(struct chunked *c, uint64_t i)
-{
-	atomic_fetch_or_explicit(&c->verified[i / 8], (unsigned char)(1 << (i % 8)),
-				 memory_order_release);
-	return atomic_fetch_sub(&c->left, 1) == 1;
 }
 
 uint64_t chunked_doubts(const struct chunked *c)
@@ -237,7 +194,7 @@ bool chunked_doubt(struct chunked *c, uint64_t off, uint64_t before)
 	pthread_mutex_lock(&c->lock[i % STRIPES]);
 	again = atomic_load(&c->doubts) != before;
 	/* once, so that who writes all the time, or a bad disk, keeps no reader for ever */
-	mine = !again && !is_set(c->doubted, i) && one_more_left(c);
+	mine = !again && !chunk_bit(c->doubted, i) && one_more_left(c);
 	if (mine) {
 		atomic_fetch_or(&c->doubted[i / 8], bit);
 		atomic_fetch_and(&c->verified[i / 8], (unsigned char)~bit);
@@ -259,48 +216,6 @@ bool chunked_doubt(struct chunked *c, uint64_t off, uint64_t before)
 bool chunked_is_hole(const struct chunked *c, uint64_t i)
 {
 	return chunk_is_hole(&c->bytes, c->file, i);
-}
-
-void chunked_use_tags(struct chunked *c, uint8_t (*tags)[TAG_SIZE])
-{
-	static const uint8_t none[TAG_SIZE];
-	bool sparse = c->filler && chunks_have_hole(&c->bytes, c->file);
-
-	for (uint64_t i = 0; i < c->n_chunks; i++) {
-		uint64_t at = chunk_first_tag(c->file, i);
-
-		if (memcmp(tags[at], none, TAG_SIZE) == 0 || (sparse && chunked_is_hole(c, i)))
-			continue;
-		/* who reads the last one compares it, and completes the file */
-		if (c->filler && atomic_load(&c->left) == 1)
-			break;
-		if (!budget_try(c->index->budget, chunk_tags_cost(c->file, i)))
-			break;
-		memcpy(c->bytes.tags + at, tags + at, chunk_tags_cost(c->file, i));
-		atomic_fetch_add(&c->counted, chunk_tags_cost(c->file, i));
-		set_verified(c, i);
-		c->kept++;
-	}
-}
-
-uint8_t (*chunked_new_tags(struct chunked *c))[TAG_SIZE]
-{
-	uint64_t n = c->n_chunks - atomic_load(&c->left);
-	uint8_t(*all)[TAG_SIZE];
-
-	if ((c->filler && n < c->n_chunks) || atomic_exchange(&c->kept, n) == n)
-		return NULL;
-	all = calloc((size_t)((c->file->size - 1) / TAG_BLOCK) + 1, TAG_SIZE);
-	for (uint64_t i = 0; all && i < c->n_chunks; i++)
-		if (chunked_is_verified(c, i))
-			memcpy(all + chunk_first_tag(c->file, i),
-			       c->bytes.tags + chunk_first_tag(c->file, i),
-			       chunk_tags_cost(c->file, i));
-	if (atomic_load(&c->by_whole)) {
-		free(all);
-		return NULL;
-	}
-	return all;
 }
 
 int chunked_span(const struct chunked *c, uint64_t off, size_t n, size_t *ret_n, bool *ret_verified)
@@ -351,31 +266,34 @@ static int verify(struct chunked *c, uint64_t i, const struct chunk_part *x)
 	int r;
 
 	/* hashing a hole, or what is on its way, is of no use */
-	if (c->filler && (is_set(c->claimed, i) || chunked_is_hole(c, i) ||
+	if (c->filler && (chunk_bit(c->claimed, i) || chunked_is_hole(c, i) ||
 			  claim_is_taken(c->bytes.source->fd, at, chunk_len(c->file, i))))
 		return -EINPROGRESS;
 	r = compare(c, i, x);
 	/* what an earlier mount has left may be damaged, or not all there */
 	if (r == 1)
 		r = c->filler ? -EINPROGRESS : report_bad(c, i);
-	return r == 0 ? set_verified(c, i) : r;
+	return r == 0 ? chunked_set_verified(c, i) : r;
 }
 
 int chunked_fetched(struct chunked *c, uint64_t i)
 {
 	const struct chunk_part none = { 0 };
+	bool there;
 	int r = take_tags(c, i);
 
 	if (r < 0)
 		return r;
 	pthread_mutex_lock(&c->lock[i % STRIPES]);
-	r = compare(c, i, &none);
+	there = chunked_is_verified(c, i);
+	if (!there)
+		r = compare(c, i, &none);
 	if (r == 1)
 		r = -EBADMSG;
-	if (r == 0)
-		r = set_verified(c, i);
+	if (r == 0 && !there)
+		r = chunked_set_verified(c, i);
 	pthread_mutex_unlock(&c->lock[i % STRIPES]);
-	keep_tags(c, i, r);
+	keep_tags(c, i, there ? -EALREADY : r);
 	return r;
 }
 
@@ -406,36 +324,6 @@ void chunked_hashed(struct chunked *c)
 {
 	if (c->filler)
 		c->filler->hashed(c->filler_ctx);
-}
-
-int chunked_set_tags(struct chunked *c, uint8_t (*tags)[TAG_SIZE])
-{
-	int r = 0;
-
-	for (uint64_t i = 0; i < c->n_chunks && r == 0; i++) {
-		uint8_t(*at)[TAG_SIZE] = c->bytes.tags + chunk_first_tag(c->file, i),
-		(*new)[TAG_SIZE] = tags + chunk_first_tag(c->file, i);
-		size_t n = chunk_tags_cost(c->file, i);
-
-		pthread_mutex_lock(&c->lock[i % STRIPES]);
-		if (!chunked_is_verified(c, i)) {
-			memcpy(at, new, n);
-			atomic_store(&c->by_whole, true);
-			set_verified(c, i);
-			/* they are there in any case: others get less */
-			budget_charge(c->index->budget, n);
-			atomic_fetch_add(&c->charged, n);
-		} else if (memcmp(at, new, n) != 0) {
-			r = -EBADMSG;
-		}
-		pthread_mutex_unlock(&c->lock[i % STRIPES]);
-	}
-	return r;
-}
-
-bool chunked_all_by_index(const struct chunked *c)
-{
-	return chunked_is_complete(c) && !atomic_load(&c->by_whole);
 }
 
 void chunked_fail(struct chunked *c)

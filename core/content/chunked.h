@@ -105,16 +105,23 @@ bool chunked_completed(struct chunked *c);
 
 /*
  * Chunks that have tags here, for each block of the file (all zero: none), were verified by an
- * earlier mount: theirs are these from now on. Before the bytes are read. Nothing if these tags
- * would be over the budget. A file with a filler may have lost chunks since, and at least one chunk
- * is left to be verified.
+ * earlier mount: theirs are these from now on, as many as the budget allows. Before the bytes are
+ * read. Of a file with a filler, all are used, or none, as when it has lost some since; until the
+ * whole was hashed each can be doubted. False: none was used.
  */
-void chunked_use_tags(struct chunked *c, uint8_t (*tags)[TAG_SIZE]);
+bool chunked_use_tags(struct chunked *c, uint8_t (*tags)[TAG_SIZE]);
+
+/*
+ * All of the file was hashed, which lay open to others since its chunks got their tags from a seal,
+ * and had these. True: some chunk has other ones, or is being fetched: it is doubted, so that
+ * nothing is known of the whole. False for a file without such a seal.
+ */
+bool chunked_doubt_sealed(struct chunked *c, uint8_t (*tags)[TAG_SIZE]);
 
 /*
  * The tags of all chunks that are verified, zero for others; the caller frees them. NULL: none was
- * verified since the last call or chunked_use_tags(); the file lacks chunks; one was verified by
- * chunked_set_tags(); no memory. Not beside readers, unless all chunks are verified.
+ * verified since the last call or chunked_use_tags(); it has a filler, and not all were verified
+ * in this mount; one was verified by chunked_set_tags(); no memory. Not beside readers, unless all chunks are verified.
  */
 uint8_t (*chunked_new_tags(struct chunked *c))[TAG_SIZE];
 

@@ -228,9 +228,10 @@ void name_keep(struct object *o);
 /*
  * The seal of those chunks that were verified, under the hashes of the object and of the index, as
  * only the latter says that they are right. The first takes for verified what an earlier mount has
- * left; the second leaves it, if there is more by now. Not beside readers, unless all are verified.
+ * left, false: nothing; the second leaves it, if there is more by now. Not beside readers, unless
+ * all are verified.
  */
-void chunk_seal_use(struct fill *f);
+bool chunk_seal_use(struct fill *f);
 void chunk_seal_keep(struct object *o);
 
 /*

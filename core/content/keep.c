@@ -265,16 +265,18 @@ void seal_drop(const struct object *o)
 		cache_seal_drop(o->store->options.cache, o->sha256);
 }
 
-void chunk_seal_use(struct fill *f)
+bool chunk_seal_use(struct fill *f)
 {
 	const struct object *o = f->object;
 	uint8_t name[SHA256_SIZE], (*tags)[TAG_SIZE];
+	bool used;
 
 	if (o->store->options.seals != SEALS_USE || !name_by_index(o, CHUNK_SEAL, name) ||
 	    cache_seal_get(o->store->options.cache, name, f->size, &tags) < 0)
-		return;
-	chunked_use_tags(f->bytes.chunks, tags);
+		return false;
+	used = chunked_use_tags(f->bytes.chunks, tags);
 	free(tags);
+	return used;
 }
 
 void chunk_seal_keep(struct object *o)
@@ -284,7 +286,8 @@ void chunk_seal_keep(struct object *o)
 
 	pthread_mutex_lock(&o->store->lock);
 	/* without bytes: they have given way to others, and their seal was not kept */
-	good = o->state == OBJECT_CHUNKED && o->bytes.chunks && !atomic_load(&o->read_failed);
+	good = o->state == OBJECT_CHUNKED && o->bytes.chunks && !atomic_load(&o->read_failed) &&
+	       (!o->copied || source_has_name(o->bytes.source));
 	pthread_mutex_unlock(&o->store->lock);
 	if (good)
 		tags = chunked_new_tags(o->bytes.chunks);

@@ -206,6 +206,13 @@ void ctl_mounts_ask(const struct ctl_mount *list, size_t n, enum ctl_mount_file 
 	ctl_ask(ret, n);
 }
 
+/* A ctl_question: is there anything? */
+static int answer_access(const void *path, char **ret)
+{
+	*ret = NULL;
+	return access(path, F_OK) == 0 ? 0 : -errno;
+}
+
 /* The mount of cartonfs that the path is in. Malloc'ed; NULL: there is none. */
 static char *mount_above(const char *path)
 {
@@ -228,10 +235,16 @@ static char *mount_above(const char *path)
 
 int ctl_refuse_no_mount(const char *path)
 {
-	bool is_there = access(path, F_OK) == 0;
-	const char *why = is_there ? "is not a mount of cartonfs" : strerror(errno);
-	char *above = is_there ? mount_above(path) : NULL;
+	struct ctl_question q = { .ask = answer_access, .ctx = path };
+	const char *why = "is not a mount of cartonfs";
+	char *above = NULL;
 
+	ctl_ask(&q, 1);
+	/* what does not answer in time is there */
+	if (q.r < 0 && q.r != -ETIMEDOUT)
+		why = strerror(-q.r);
+	else
+		above = mount_above(path);
 	if (above)
 		text_line(stderr,
 			  "cartonctl: %s: is in a mount of cartonfs; name the mountpoint, %s", path,
