@@ -252,5 +252,6 @@ int ctl_refuse_no_mount(const char *path)
 	else
 		ctl_refuse(path, why);
 	free(above);
+	free(q.text);
 	return EXIT_BAD;
 }
