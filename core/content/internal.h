@@ -4,6 +4,7 @@
  *
  *	chunk_read	reads, hashes and tags a chunk
  *	chunked		bytes that are verified as they are read
+ *	chunked_tags	the tags of its chunks, of a seal or of the whole
  *	ahead		how far ahead of their readers chunks are fetched
  *	disk_ahead	reads local files from the disk ahead of their readers
  *	bytes		verified bytes, and reading them
