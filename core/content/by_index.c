@@ -83,9 +83,13 @@ int by_index_fetch(struct fill *f, const struct chunks_file *c)
 	f->copied = true;
 	if (r == -ENOENT && !is_in_directory(f->plan)) {
 		r = sparse_open(f->plan, c, &f->bytes);
-		/* nobody who reads it completes what is sealed */
-		if (r == 0 && chunk_seal_use(f))
-			r = object_new_hash_job(f->object, &f->bytes, c->size, &f->hash_job);
+		/* nobody who reads it completes what is sealed: without the job, no seal is used */
+		if (r == 0 &&
+		    object_new_hash_job(f->object, &f->bytes, c->size, &f->hash_job) == 0 &&
+		    !chunk_seal_use(f)) {
+			hash_job_free(f->hash_job);
+			f->hash_job = NULL;
+		}
 	}
 	if (r < 0)
 		bytes_finish(&f->bytes);

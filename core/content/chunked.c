@@ -127,9 +127,20 @@ bool chunked_is_complete(const struct chunked *c)
 	return atomic_load(&c->left) == 0;
 }
 
+bool chunked_is_here(const struct chunked *c)
+{
+	return atomic_load(&c->left) <= atomic_load(&c->sealed);
+}
+
+bool chunked_is_sealed(const struct chunked *c)
+{
+	return atomic_load(&c->sealed) > 0;
+}
+
 uint64_t chunked_verified_bytes(const struct chunked *c)
 {
-	uint64_t n = c->n_chunks + atomic_load(&c->sealed) - atomic_load(&c->left);
+	uint64_t sealed = atomic_load(&c->sealed);
+	uint64_t n = c->n_chunks + sealed - atomic_load(&c->left);
 
 	return MIN(n * c->file->chunk_size, c->file->size); /* the last one may be shorter */
 }

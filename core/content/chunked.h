@@ -94,8 +94,11 @@ uint64_t chunked_doubts(const struct chunked *c);
  */
 bool chunked_doubt(struct chunked *c, uint64_t off, uint64_t before);
 
-/* Are all chunks verified? */
+/* Are all chunks verified, by this mount? */
 bool chunked_is_complete(const struct chunked *c);
+
+/* Has no chunk to be fetched? They are verified, or have the tags of a seal. */
+bool chunked_is_here(const struct chunked *c);
 
 /* Bytes of chunks that are verified. */
 uint64_t chunked_verified_bytes(const struct chunked *c);
@@ -112,11 +115,14 @@ bool chunked_completed(struct chunked *c);
 bool chunked_use_tags(struct chunked *c, uint8_t (*tags)[TAG_SIZE]);
 
 /*
- * All of the file was hashed, which lay open to others since its chunks got their tags from a seal,
- * and had these. True: some chunk has other ones, or is being fetched: it is doubted, so that
- * nothing is known of the whole. False for a file without such a seal.
+ * All of a file was hashed whose chunks have their tags from a seal, and had these tags. True: some
+ * chunk has other ones, or is being fetched: it is doubted, so that nothing is known of the whole.
+ * False: they agree, and from now on all chunks are verified for good; or it has no such seal.
  */
 bool chunked_doubt_sealed(struct chunked *c, uint8_t (*tags)[TAG_SIZE]);
+
+/* Has it chunks with the tags of a seal, and has the whole not agreed with them yet? */
+bool chunked_is_sealed(const struct chunked *c);
 
 /*
  * The tags of all chunks that are verified, zero for others; the caller frees them. NULL: none was

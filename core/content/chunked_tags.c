@@ -92,16 +92,15 @@ int chunked_set_tags(struct chunked *c, uint8_t (*tags)[TAG_SIZE])
 		}
 		pthread_mutex_unlock(&c->lock[i % STRIPES]);
 	}
-	if (r == 0)
-		atomic_fetch_sub(&c->left, atomic_exchange(&c->sealed, 0));
 	return r;
 }
 
 bool chunked_doubt_sealed(struct chunked *c, uint8_t (*tags)[TAG_SIZE])
 {
+	uint64_t sealed = atomic_load(&c->sealed);
 	bool found = false;
 
-	for (uint64_t i = 0; atomic_load(&c->sealed) && i < c->n_chunks; i++) {
+	for (uint64_t i = 0; sealed && i < c->n_chunks; i++) {
 		uint64_t at = chunk_first_tag(c->file, i), doubts = chunked_doubts(c);
 		bool is_here = chunked_is_verified(c, i);
 
@@ -111,6 +110,12 @@ bool chunked_doubt_sealed(struct chunked *c, uint8_t (*tags)[TAG_SIZE])
 		found = true;
 		if (is_here)
 			chunked_doubt(c, i * c->file->chunk_size, doubts);
+	}
+	/* a doubt counts in `left` first: from here on there is none */
+	if (sealed && !found) {
+		found = !atomic_compare_exchange_strong(&c->left, &sealed, 0);
+		if (!found)
+			atomic_store(&c->sealed, 0);
 	}
 	return found;
 }

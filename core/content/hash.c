@@ -97,9 +97,11 @@ static void object_hashed(void *ctx, int result, struct ingested *in)
 	const char *fault = NULL;
 	bool changed = false;
 
-	/* what it found is fetched again, and not hashed once more in this mount */
+	/* its chunks are fetched again, and the whole is not hashed once more in this mount */
 	if (result == 0 && chunked_doubt_sealed(o->bytes.chunks, in->tags)) {
 		free(in->tags);
+		result = -ECANCELED;
+	} else if (result < 0 && chunked_is_sealed(o->bytes.chunks)) {
 		result = -ECANCELED;
 	}
 	if (result == 0) {

@@ -166,6 +166,15 @@ def test_sealed_chunks_are_compared(nginx, remote, sealed, mount_fg, cache, i, f
     assert SHA in cache.objects() and not partials(cache)
 
 
+def test_sealed_file_that_is_cut_off(nginx, remote, sealed, mount_fg, cache):
+    """By another program, before the whole is hashed: what is missing comes again, and nothing is said of the model."""
+    with mount_fg(remote[0], *cache.options) as m, open(m / NAME, 'rb', buffering=0) as f:
+        os.truncate(sealed, 50 * CHUNK)
+        assert os.pread(f.fileno(), 4096, 60 * CHUNK) == chunk_at(60)[:4096]
+        assert m.read(NAME) == LARGE
+        assert 'MANIFEST' not in m.log() and 'cut off' not in m.log()
+
+
 def test_sealed_chunks_that_are_gone(nginx, remote, sealed, mount_fg, cache):
     """What never got to the disk, or was removed, is fetched as if it had no seal."""
     subprocess.run(['fallocate', '--punch-hole', f'--offset={7 * CHUNK}', f'--length={2 * CHUNK}', sealed], check=True)

@@ -321,10 +321,13 @@ static void test_seal_of_fetched(void **state)
 	assert_int_equal(read_at(f, 1, 2 * CHUNK), 0);
 	assert_int_equal(completed, 1);
 	assert_null(chunked_new_tags(f->c));
+	assert_true(chunked_is_here(f->c) && chunked_is_sealed(f->c));
 	assert_false(chunked_is_complete(f->c));
 	assert_false(chunked_doubt_sealed(f->c, tags));
+	assert_true(chunked_is_complete(f->c) && !chunked_is_sealed(f->c));
+	/* from now on none can be doubted */
+	assert_false(chunked_doubt(f->c, 3 * CHUNK, 1));
 	assert_int_equal(chunked_set_tags(f->c, tags), 0);
-	assert_true(chunked_is_complete(f->c));
 	assert_true(chunked_all_by_index(f->c));
 	assert_int_equal(chunked_verified_bytes(f->c), SIZE);
 
@@ -335,7 +338,9 @@ static void test_seal_of_fetched(void **state)
 	tags[3 * TAGS + 1][0] ^= 1;
 	assert_span(f, 2 * CHUNK, CHUNK, CHUNK, true);
 	assert_span(f, 3 * CHUNK, CHUNK, CHUNK, false);
+	assert_false(chunked_is_here(f->c));
 	assert_int_equal(read_at(f, 1, 3 * CHUNK), 0);
+	assert_true(chunked_is_here(f->c));
 
 	/* what is gone has no tags, and then nothing has any */
 	open_again(f, &filler, &completed, tags, 3 * CHUNK);
