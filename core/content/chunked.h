@@ -126,8 +126,9 @@ bool chunked_is_sealed(const struct chunked *c);
 
 /*
  * The tags of all chunks that are verified, zero for others; the caller frees them. NULL: none was
- * verified since the last call or chunked_use_tags(); it has a filler, and not all were verified
- * in this mount; one was verified by chunked_set_tags(); no memory. Not beside readers, unless all chunks are verified.
+ * verified since the last call or chunked_use_tags(); it has a filler, and not all were verified by
+ * this mount; one was verified by chunked_set_tags(); no memory. Not beside readers, unless all
+ * chunks are verified.
  */
 uint8_t (*chunked_new_tags(struct chunked *c))[TAG_SIZE];
 
