@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What chunked.c and chunked_tags.c know of the chunks of a file. Each chunk that a seal has tags of
- * has its bit, but `left` counts it until the whole is hashed: nobody has read it in this mount.
+ * What chunked.c and chunked_tags.c know of the chunks of a file. Each chunk that has the tags of a
+ * seal has its bit, but `left` counts it until the whole is hashed: this mount has not read it.
  */
 #ifndef CARTON_CONTENT_CHUNKED_STATE_H
 #define CARTON_CONTENT_CHUNKED_STATE_H
