@@ -493,8 +493,8 @@ struct carton_counters {
 	uint64_t verified_files, verified_bytes;
 	uint64_t corrupt_files, corrupt_bytes;
 	/*
-	 * Of files that the local carton does not have: those that are here by now, or were in the
-	 * cache at the last look, see carton_look_in_cache();
+	 * Of files that the local carton does not have: those that are here by now, or that the
+	 * last search of the cache has found, see carton_look_in_cache();
 	 */
 	uint64_t cached_bytes;
 	uint64_t remote_bytes;		      /* and not */
@@ -509,9 +509,9 @@ struct carton_counters {
 void carton_counters(struct carton *c, struct carton_counters *ret);
 
 /*
- * Starts to look through the cache for files that the local carton does not have, on a thread of
- * the carton; nothing while a look runs, and for nine times as long as the last one took.
- * carton_counters() starts a look, too.
+ * Starts a search of the cache for files that the local carton does not have, on a thread of the
+ * carton. Does nothing while a search runs, nor, after its end, for nine times as long as it took.
+ * carton_counters() starts a search, too.
  */
 void carton_look_in_cache(struct carton *c);
 
@@ -811,8 +811,8 @@ int carton_check_own(int fd, char ret_why[CARTON_WHY]);
 
 /*
  * Finds the file of an object, unverified, by its 64 hex digits or by at least the first 8. 0;
- * -ENOENT; -ENOTUNIQ: several objects begin with these; -EINVAL: these are no digits, too few or
- * too many; -ENAMETOOLONG.
+ * -ENOENT; -ENOTUNIQ: several objects begin with these digits; -EINVAL: `sha256` has other
+ * characters, too few or too many; -ENAMETOOLONG.
  */
 #define CARTON_CACHE_DIGITS 8
 int carton_cache_path(const struct carton_cache_options *options, const char *sha256,

@@ -49,7 +49,7 @@ static void look(struct job *job)
 	atomic_store(&c->looking, false);
 }
 
-/* Had the cache the file at the last look? */
+/* Has the last search found the file in the cache? */
 static bool is_in_cache(const struct carton *c, const struct node *n)
 {
 	const struct tree *t = c->tree;

@@ -54,10 +54,10 @@ struct carton {
 	char *commit;		      /* of a repository; NULL: there is none */
 	char *label;		      /* the source, as it may be shown */
 	struct carton_signature signature;
-	struct job look;	       /* what the cache has of it: see counters.c */
+	struct job look;	       /* a search of the cache: carton_look_in_cache() */
 	atomic_bool looking;	       /* `look` is queued, or runs */
 	_Atomic int64_t look_after_ms; /* when the next may begin, by now_ms() */
-	atomic_bool *_Atomic in_cache; /* by place of the tree; NULL: before the first look */
+	atomic_bool *_Atomic in_cache; /* by place of the tree; NULL: before the first search */
 	bool verify;
 	bool bare; /* a file in place of a carton: no carton.toml, and MANIFEST is not shown */
 	carton_damaged_fn *damaged; /* NULL: none */

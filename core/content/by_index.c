@@ -83,7 +83,7 @@ int by_index_fetch(struct fill *f, const struct chunks_file *c)
 	f->copied = true;
 	if (r == -ENOENT && !is_in_directory(f->plan)) {
 		r = sparse_open(f->plan, c, &f->bytes);
-		/* nobody who reads it completes what is sealed: without the job, no seal is used */
+		/* only the hash of the whole completes a sealed file: no seal without it */
 		if (r == 0 &&
 		    object_new_hash_job(f->object, &f->bytes, c->size, &f->hash_job) == 0 &&
 		    !chunk_seal_use(f)) {

@@ -30,8 +30,8 @@ struct fill *chunk_ahead_add(struct sparse *p, uint64_t first, uint64_t i, uint6
 }
 
 /*
- * Adds fills of the chunks that a stream will probably read next. They have no waiter yet. `keep`:
- * they go on although perhaps no reader has the object open. Lock held.
+ * Adds fills of the chunks that a stream will probably read next. They have no waiter yet. With
+ * `keep`, these fills go on even if no reader has the object open. Lock held.
  */
 static void read_ahead(struct sparse *p, struct ahead_stream *s, bool keep, struct chunk_begun *b)
 {

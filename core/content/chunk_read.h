@@ -19,8 +19,9 @@ size_t chunk_len(const struct chunks_file *f, uint64_t i);
 uint64_t chunk_first_tag(const struct chunks_file *f, uint64_t i);
 uint64_t chunk_tags_cost(const struct chunks_file *f, uint64_t i);
 
-/* Is there nothing in the file where chunk `i` belongs? And where a byte of any belongs? */
+/* Has the file no data at all where chunk `i` belongs? */
 bool chunk_is_hole(const struct chunked_bytes *b, const struct chunks_file *f, uint64_t i);
+/* Has the file a hole anywhere between the start of the first chunk and the end of the last? */
 bool chunks_have_hole(const struct chunked_bytes *b, const struct chunks_file *f);
 
 /* Bytes of a chunk that are copied on the way: where they begin in the chunk. */

@@ -142,7 +142,7 @@ uint64_t chunked_verified_bytes(const struct chunked *c)
 	uint64_t sealed = atomic_load(&c->sealed);
 	uint64_t n = c->n_chunks + sealed - atomic_load(&c->left);
 
-	return MIN(n * c->file->chunk_size, c->file->size); /* the last one may be shorter */
+	return MIN(n * c->file->chunk_size, c->file->size); /* the last chunk may be shorter */
 }
 
 bool chunked_completed(struct chunked *c)

@@ -107,17 +107,18 @@ uint64_t chunked_verified_bytes(const struct chunked *c);
 bool chunked_completed(struct chunked *c);
 
 /*
- * Chunks that have tags here, for each block of the file (all zero: none), were verified by an
- * earlier mount: theirs are these from now on, as many as the budget allows. Before the bytes are
- * read. Of a file with a filler, all are used, or none, as when it has lost some since; until the
- * whole was hashed each can be doubted. False: none was used.
+ * Takes the `tags` that an earlier mount has left, for each block of the file: a chunk that has
+ * some (not all zero) is verified, as far as the budget allows. Called before the bytes are read.
+ * Of a file with a filler, either all chunks are verified so, or none, if one has no tags or no
+ * bytes any more; and each can be doubted until the whole was hashed. False: no tags were used.
  */
 bool chunked_use_tags(struct chunked *c, uint8_t (*tags)[TAG_SIZE]);
 
 /*
- * All of a file was hashed whose chunks have their tags from a seal, and had these tags. True: some
- * chunk has other ones, or is being fetched: it is doubted, so that nothing is known of the whole.
- * False: they agree, and from now on all chunks are verified for good; or it has no such seal.
+ * Compares the tags of a seal with `tags`, those that the hash of the whole has just made. Doubts
+ * each chunk whose tags differ. True: some do, or a chunk is being fetched, so the hash says
+ * nothing of the whole. False: all agree, and from now on every chunk is verified for good; or no
+ * chunk has its tags from a seal.
  */
 bool chunked_doubt_sealed(struct chunked *c, uint8_t (*tags)[TAG_SIZE]);
 

@@ -11,7 +11,7 @@
 
 #include "content/chunk_read.h"
 
-/* readers of chunks with the same remainder wait for each other, so that a chunk is hashed once */
+/* chunk i has lock i % STRIPES: of two readers of a chunk, one waits while the other hashes it */
 #define STRIPES 16
 
 struct chunked {
@@ -24,9 +24,9 @@ struct chunked {
 	void *filler_ctx;
 	_Atomic uint64_t left;	       /* chunks that are not verified, */
 	_Atomic uint64_t sealed;       /* and these, whose tags are of an earlier mount's seal */
-	_Atomic uint64_t doubts;       /* times that one was found changed, and is fetched again */
+	_Atomic uint64_t doubts;       /* how often a chunk was found changed: chunked_doubt() */
 	_Atomic uint64_t kept;	       /* chunks whose tags chunked_new_tags() has given */
-	atomic_bool told;	       /* by chunked_completed() */
+	atomic_bool told;	       /* chunked_completed() has returned true */
 	atomic_bool failed;	       /* a chunk had other bytes; logged */
 	atomic_bool bad;	       /* the whole file has another hash */
 	atomic_bool by_whole;	       /* a chunk is verified that the index did not vouch for */
@@ -37,7 +37,7 @@ struct chunked {
 	struct chunk_hashes hashes;
 	atomic_uchar *claimed;	 /* as `verified`, behind it; set under the chunk's lock; */
 	atomic_uchar *doubted;	 /* and behind that, likewise: it was, once */
-	atomic_uchar verified[]; /* a bit for each chunk */
+	atomic_uchar verified[]; /* a bit for each chunk: it has its tags */
 };
 
 static inline bool chunk_bit(const atomic_uchar *bits, uint64_t i)

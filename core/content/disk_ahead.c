@@ -46,7 +46,7 @@ static struct ahead_part go_on(struct ahead *a, uint64_t first, uint64_t end, ui
 	struct ahead_stream *s = ahead_read(a, first, end);
 	struct ahead_part next = { s->asked, MIN(s->next + MIN(s->run, WINDOW), all) };
 
-	/* one that has just begun is none; and not little by little */
+	/* a stream that begins with this READ is not read ahead, and none in small steps */
 	if (s->run < LONG || s->run == end - first || next.end <= next.first ||
 	    (next.end < next.first + STEP && next.end < all))
 		return (struct ahead_part){ 0 };

@@ -4,8 +4,8 @@
  * has the kernel send small READs, which threads answer in any order: read like that, a disk waits
  * for each of them. Here the streams (ahead.h) of an object are seen, and the kernel is told of the
  * MiBs behind them. Streams towards the start count, too: memcpy(3) of glibc begins at the end if
- * source and target are at the same place in their pages. Nothing is verified here, but chunks that
- * nobody has read are, from there on (object.c): what is read later is compared as ever.
+ * source and target are at the same place in their pages. Nothing is verified here: object.c
+ * verifies the chunks of these MiBs, and a later read of them is still compared with their tags.
  *
  * Threads: any.
  */

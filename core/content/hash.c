@@ -97,7 +97,10 @@ static void object_hashed(void *ctx, int result, struct ingested *in)
 	const char *fault = NULL;
 	bool changed = false;
 
-	/* its chunks are fetched again, and the whole is not hashed once more in this mount */
+	/*
+	 * Of a sealed file, neither changed chunks nor a failed hash say anything of the whole:
+	 * readers have such chunks fetched again, and this mount does not hash the file once more.
+	 */
 	if (result == 0 && chunked_doubt_sealed(o->bytes.chunks, in->tags)) {
 		free(in->tags);
 		result = -ECANCELED;

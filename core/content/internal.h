@@ -176,7 +176,7 @@ int object_new_hash_job(struct object *o, const struct bytes *at, uint64_t size,
 /* All chunks of a pinned object are verified: hashes all of it in the background. */
 void object_start_hash(struct object *o);
 
-/* Pins an object for a fill of chunks, or for a hash, rather than for a reader. */
+/* Adds a pin that no reader has, but a fill of chunks or the hash of the whole. */
 void object_pin_for_fill(struct object *o);
 
 /*
@@ -227,12 +227,14 @@ void seal_drop(const struct object *o);
 void name_keep(struct object *o);
 
 /*
- * The seal of those chunks that were verified, under the hashes of the object and of the index, as
- * only the latter says that they are right. The first takes for verified what an earlier mount has
- * left, false: nothing; the second leaves it, if there is more by now. Not beside readers, unless
- * all are verified.
+ * The seal of chunks has the tags of those that were verified. Its name is made of the hashes of
+ * the object and of the index, as only the index says that these chunks are right.
+ *
+ * Takes the tags that an earlier mount has left for those of verified chunks. False: it took none.
  */
 bool chunk_seal_use(struct fill *f);
+
+/* Writes the seal, if chunks were verified since. Not beside readers, unless all are verified. */
 void chunk_seal_keep(struct object *o);
 
 /*

@@ -247,7 +247,7 @@ static void run_ahead(struct job *job)
 }
 
 /*
- * Starts a job that verifies the chunks there. The kernel sends the READs of a mapping one after
+ * Starts a job that verifies the chunks of `at`. The kernel sends the READs of a mapping one after
  * the other, so without such jobs its reader would wait while each chunk is hashed.
  */
 static void verify_ahead(struct object *o, struct disk_range at)

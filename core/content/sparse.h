@@ -13,8 +13,7 @@
  * reader gets. The first time it then doubts the chunk (chunked_doubt()), which is looked at and
  * fetched as if it had not been verified; the second time, or once all chunks are verified, it
  * fails (-EBADMSG). A process that has not verified the chunk hashes it before the first read, or
- * has the tags that it should have from a seal. So
- * wrong bytes never get out, and no claim is needed for that.
+ * has its tags from a seal. So wrong bytes never get out, and no claim is needed for that.
  *
  * Chunks come from the places of the object's plan (chunk_fill.h), those that a reader wants and
  * those ahead of readers who go on in order (chunk_ahead.h).

@@ -104,7 +104,7 @@ const char *ctl_last_part(const char *source);
 
 bool ctl_is_directory(const char *path);
 
-/* Waits for the end of a thread until a bar is drawn anew. False: the thread still runs. */
+/* Waits until a thread ends, or until its bar is to be drawn again: false, it still runs. */
 bool ctl_join(pthread_t thread);
 
 /* The root, once its children are there: 0, or as carton_list(). */

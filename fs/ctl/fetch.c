@@ -45,7 +45,7 @@ static void put_line(FILE *f, const void *ctx, size_t i, unsigned columns)
 	const struct carton_fetching *file = (const struct carton_fetching *)ctx + i;
 	char came[SIZE_TEXT], size[SIZE_TEXT];
 
-	/* a narrow terminal shows more of the path in place of the sizes */
+	/* in a narrow terminal, the path gets the columns of the sizes */
 	bool narrow = columns < OTHER_COLUMNS + 16;
 	unsigned others = narrow ? PERCENT_COLUMNS : OTHER_COLUMNS;
 

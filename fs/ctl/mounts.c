@@ -206,14 +206,14 @@ void ctl_mounts_ask(const struct ctl_mount *list, size_t n, enum ctl_mount_file 
 	ctl_ask(ret, n);
 }
 
-/* A ctl_question: is there anything? */
+/* A ctl_question: does the path exist? */
 static int answer_access(const void *path, char **ret)
 {
 	*ret = NULL;
 	return access(path, F_OK) == 0 ? 0 : -errno;
 }
 
-/* The mount of cartonfs that the path is in. Malloc'ed; NULL: there is none. */
+/* Returns the mountpoint of the cartonfs mount that contains `path`, malloc'ed; NULL: none does. */
 static char *mount_above(const char *path)
 {
 	FILE *f = fopen("/proc/self/mountinfo", "re");
@@ -240,7 +240,7 @@ int ctl_refuse_no_mount(const char *path)
 	char *above = NULL;
 
 	ctl_ask(&q, 1);
-	/* what does not answer in time is there */
+	/* a path in a mount that does not answer in time exists */
 	if (q.r < 0 && q.r != -ETIMEDOUT)
 		why = strerror(-q.r);
 	else

@@ -19,8 +19,8 @@ import time
 
 IS_ROOT = os.geteuid() == 0
 BUF = 1 << 20
-# How far from each other, modulo a page, copies out of a mapping begin and where they go, as behind the header of a
-# model. If both are at the same place in their pages, memcpy of glibc begins at the end: no reader in order.
+# Bytes between the place in its page where a copy out of a mapping begins and that of its target, as behind the header
+# of a model. Without it, memcpy of glibc begins at the end: the mapping would not be read in order.
 ASIDE = 1000
 
 
