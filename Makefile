@@ -205,7 +205,7 @@ tests: have-cmocka all $(UNIT) $(TOOLS)
 
 check: test-deps
 	@$(MAKE) --no-print-directory $(ALL_CORES) tests fuzzers
-	@TEST_AGAIN=$${TEST_AGAIN-3} tests/run $(BUILD) lint fuzz differential unit mount
+	@tests/run $(BUILD) lint fuzz differential unit mount
 
 # Unit and mount tests under the address and undefined behaviour sanitizers, and under the thread
 # sanitizer, each in its own build directory.

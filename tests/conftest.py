@@ -31,8 +31,6 @@ import zipwriter  # noqa: E402
 def pytest_configure(config):
     for module in (origin, registry):       # for their fixtures
         config.pluginmanager.register(module)
-    if os.environ.get('TEST_FAILED') and not hasattr(config, 'workerinput'):
-        config.pluginmanager.register(Failed(config, os.environ['TEST_FAILED']))
     config.addinivalue_line('markers', 'big: reads gigabytes; some seconds')
     for name, where in NEEDS.items():
         config.addinivalue_line('markers', f'{name}: collected only {where[0]}')
@@ -65,18 +63,6 @@ def pytest_collection_modifyitems(config, items):
     if away:
         config.hook.pytest_deselected(items=away)
         items[:] = [item for item in items if can_run(item)]
-
-
-class Failed:
-    """Writes down for tests/run which tests failed: in the process that gets all reports."""
-
-    def __init__(self, config, path):
-        self.root, self.path = config.rootpath, path
-
-    def pytest_runtest_logreport(self, report):
-        if report.failed and report.when != 'teardown':
-            with open(self.path, 'a') as f:
-                f.write(f'{self.root}/{report.nodeid}\n')
 
 
 @pytest.hookimpl(hookwrapper=True)
