@@ -7,6 +7,7 @@ import contextlib
 import fcntl
 import functools
 import os
+import re
 import resource
 import shutil
 import signal
@@ -17,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-sys.dont_write_bytecode = True
+sys.dont_write_bytecode = sys.pycache_prefix is None
 pytest.register_assert_rewrite(*(p.stem for p in Path(__file__).with_name('lib').glob('*.py')))
 
 import bigcarton  # noqa: E402
@@ -63,6 +64,18 @@ def pytest_collection_modifyitems(config, items):
     if away:
         config.hook.pytest_deselected(items=away)
         items[:] = [item for item in items if can_run(item)]
+
+
+def pytest_make_parametrize_id(val):
+    """Names a long text by how it begins and its length, and a dict by its keys: ids are in every log."""
+    if isinstance(val, dict):
+        val = '+'.join(map(str, val)) or 'nothing'
+    if isinstance(val, (str, bytes)):
+        if len(ascii(val)) <= 38:
+            return None if isinstance(val, bytes) else val
+        begin = val[:24] if isinstance(val, str) else val[:24].decode('latin-1')
+        return re.sub(r'[^\w.:/=-]+', '_', begin, flags=re.ASCII) + f'~{len(val)}'
+    return None
 
 
 @pytest.hookimpl(hookwrapper=True)

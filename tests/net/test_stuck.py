@@ -380,8 +380,7 @@ def test_end_with_parked_readers(parked):
     assert 0 not in openers.join(TIMEOUT)[0]
 
 
-@pytest.mark.parametrize('kind', [dict(chunked=1, zeros=1, size=1 << 40), dict(enc='gzip', size=20 * MIB)],
-                         ids=str)
+@pytest.mark.parametrize('kind', [dict(chunked=1, zeros=1, size=1 << 40), dict(enc='gzip', size=20 * MIB)])
 def test_size_of_what_never_ends(mounts, fault, kind):
     """Only all of it would tell the size: asking for it ends at the timeout."""
     m = mounts('-o', f'timeout={TIMEOUT}',

@@ -637,7 +637,7 @@ def test_man_pages_have_every_option():
     assert (set(ctl), set(pack), set(sign)) == (want['ctl'], want['pack'], want['sign'])
 
 
-@pytest.mark.parametrize('program, page', [(CARTONFS, MAN[0]), (CARTONCTL, MAN[1])])
+@pytest.mark.parametrize('program, page', [(CARTONFS, MAN[0]), (CARTONCTL, MAN[1])], ids=['cartonfs', 'cartonctl'])
 def test_man_pages_have_every_command(program, page):
     text = ''.join((FS / p).read_text() for p in (page, *MAN[2:]))
     for command in re.findall(r'^  ([a-z]+) [A-Z\[]', run(program, '--help').stdout, re.M):
@@ -724,3 +724,12 @@ def test_tmpfiles(work):
     cache = (work / 'var/cache/cartonfs').stat()
     assert (cache.st_mode & 0o777, cache.st_uid, cache.st_gid) == (0o700, int(user[1]), int(user[2])) and cache.st_uid
     assert (work / 'etc/cartonfs').stat().st_mode & 0o777 == 0o755
+
+
+# ---- tests ----
+
+def test_ids_are_short(request):
+    """Of all tests of this run: each is a line of a log, and each worker of pytest-xdist sends all of them."""
+    names = [item.name for item in request.session.items]
+    assert request.node.name in names
+    assert [name[:200] for name in names if len(name) > 100] == []
