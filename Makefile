@@ -271,11 +271,14 @@ slow: test-deps
 	@$(MAKE) --no-print-directory $(ALL_CORES) tests
 	@TEST_SLOW=1 tests/run $(BUILD) mount -m slow
 
-# Each target runs for FUZZ_SECONDS, starting from its seeds. Needs clang.
+# Each target runs for FUZZ_SECONDS or FUZZ_RUNS inputs, starting from its seeds and from what earlier runs have
+# left in FUZZ_FOUND. Needs clang.
 FUZZ_SECONDS ?= 60
+FUZZ_RUNS ?= -1
+FUZZ_FOUND ?= build-fuzz/found
 FUZZ_SRC := $(wildcard tests/fuzz/fuzz_*.c)
 FUZZ := $(FUZZ_SRC:tests/fuzz/fuzz_%.c=build-fuzz/fuzz_%)
-FUZZ_FLAGS := -O1 -g -U_FORTIFY_SOURCE -Wno-missing-field-initializers -fsanitize=address,undefined -fno-sanitize-recover=all
+FUZZ_FLAGS := -O1 -gline-tables-only -U_FORTIFY_SOURCE -Wno-missing-field-initializers -fsanitize=address,undefined -fno-sanitize-recover=all
 
 FUZZ_CORE := $(CORE_SRC:%.c=build-fuzz/%.o)
 FUZZ_FS := $(patsubst %.c,build-fuzz/%.o,$(filter-out %/main.c,$(CARTONFS_SRC)) $(FS_LIB_SRC))
@@ -314,9 +317,9 @@ fuzzers: $(FUZZ)
 
 # What a run finds stays in build-fuzz; the corpus in tests/fuzz has only the seeds.
 fuzz-%: build-fuzz/fuzz_%
-	$(Q)mkdir -p build-fuzz/found/$*
-	$(Q)$< -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=4096 -max_len=65536 -verbosity=0 \
-		-print_final_stats=1 -artifact_prefix=build-fuzz/found/ build-fuzz/found/$* \
+	$(Q)mkdir -p build-fuzz/found $(FUZZ_FOUND)/$*
+	$(Q)$< -max_total_time=$(FUZZ_SECONDS) -runs=$(FUZZ_RUNS) -timeout=10 -rss_limit_mb=4096 -max_len=65536 \
+		-verbosity=0 -print_final_stats=1 -artifact_prefix=build-fuzz/found/ $(FUZZ_FOUND)/$* \
 		tests/fuzz/corpus/$* > build-fuzz/log.$* 2>&1 || \
 		{ tail -n 60 build-fuzz/log.$*; echo "fuzz $*: FAILED"; exit 1; }
 	$(Q)echo "fuzz $*: $$(sed -n 's/^stat::number_of_executed_units: *//p' build-fuzz/log.$*) runs, nothing found"
