@@ -89,7 +89,7 @@ Q := @
 say = @printf '  %-5s %s\n'
 endif
 
-.PHONY: all tests have-cmocka fuzzers demo demo-remote check asan tsan valgrind check-runners check-hub check-sign slow soak fleet image fuzz differential lint format man bench bench-readme bench-deps install uninstall dist deb rpm deps test-deps demo-remote-deps deb-deps rpm-deps chroot chroot-deb vm clean help FORCE
+.PHONY: all tests have-cmocka fuzzers demo demo-remote check check-long test-times asan tsan valgrind check-runners check-hub check-sign slow soak fleet image fuzz differential lint format man bench bench-readme bench-deps install uninstall dist deb rpm deps test-deps demo-remote-deps deb-deps rpm-deps chroot chroot-deb vm clean help FORCE
 .DELETE_ON_ERROR:
 
 all: $(BUILD)/cartonfs $(BUILD)/cartonctl $(SO)
@@ -207,6 +207,18 @@ check: test-deps
 	@$(MAKE) --no-print-directory $(ALL_CORES) tests fuzzers
 	@tests/run $(BUILD) lint fuzz differential unit mount
 
+# What is long by its nature, under an hour in all. ONLY='soak fuzz': these parts.
+check-long: test-deps
+	@$(MAKE) --no-print-directory $(ALL_CORES) tests fuzzers
+	@tests/long $(BUILD) $(ONLY)
+
+# Where the time of make check goes, as in the table of tests/README.md, which TEST_TIMES has for each test.
+test-times: test-deps
+	@$(MAKE) --no-print-directory $(ALL_CORES) tests fuzzers
+	@rm -f $(BUILD)/test-times
+	@TEST_TIMES=$(abspath $(BUILD))/test-times tests/run $(BUILD) lint fuzz differential unit mount; status=$$?; \
+		tests/times $(BUILD)/test-times; exit $$status
+
 # Unit and mount tests under the address and undefined behaviour sanitizers, and under the thread
 # sanitizer, each in its own build directory.
 SANITIZE := CFLAGS='-O1 -g -fno-omit-frame-pointer'
@@ -224,6 +236,7 @@ tsan:
 VALGRIND := valgrind -q --error-exitcode=99 --leak-check=full --show-leak-kinds=definite \
 	--errors-for-leak-kinds=definite
 valgrind: test-deps
+	@tests/deps valgrind
 	@$(MAKE) --no-print-directory $(ALL_CORES) tests
 	@TEST_UNDER='$(VALGRIND)' TEST_WITHOUT='test_dir|test_carton|test_http_access|test_http_wait|test_object_disk' TEST_SLOWDOWN=4 \
 		tests/run $(BUILD) unit
@@ -480,6 +493,8 @@ help:
 	@echo 'make demo           install what is missing, build, show a mount'
 	@echo 'make demo-remote    the same over http, from a local nginx'
 	@echo 'make check          install what is missing, build, run all tests'
+	@echo 'make check-long     soak, tamperings, files over 4 GiB, fuzzing, mutants: an hour'
+	@echo 'make test-times     run all tests, and say where their time goes'
 	@echo 'make asan tsan      the tests under sanitizers'
 	@echo 'make valgrind       the unit tests in valgrind'
 	@echo 'make check-runners  numpy, torch, nginx, podman and others read a mount'

@@ -140,7 +140,7 @@ def test_deepest_path(mount, work):
         assert m.sha('carton.toml') == hashlib.sha256(TOML).hexdigest()
 
 
-@pytest.mark.big
+@pytest.mark.slow
 def test_beyond_4_gib(mount, big_carton):
     path, c = big_carton
     with mount(path) as m:
