@@ -46,7 +46,8 @@ static struct piece cut(const struct pieces *p)
 
 	if (p->max == 1 && left <= p->size)
 		return (struct piece){ p->next, p->end };
-	while (2 * unit <= most)
+	/* only the first one may begin anywhere, as where an earlier fetch ended */
+	while (2 * unit <= most && (p->next % PIECE_MIN || p->next % (2 * unit) == 0))
 		unit *= 2;
 	end = (p->next / unit + 1) * unit;
 	/* what is left behind it is not worth a request */
