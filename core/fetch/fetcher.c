@@ -172,8 +172,6 @@ static void step_try(struct fetcher *x)
 	x->taken = 0;
 	r = x->f.what == FETCH_SIZE ? size_step(x) : transfer_step(x);
 	if (x->taken > 0) {
-		/* a try that had its share of the time has all of it once it delivers */
-		x->bytes_came = true;
 		if (x->f.options->fetched)
 			atomic_fetch_add(x->f.options->fetched, x->taken);
 		if (x->f.arrived)

@@ -89,6 +89,8 @@ static int drain(struct fetcher *x, struct conn *c)
 		x->came += n;
 		x->taken += n;
 		taken += n;
+		/* a try that had its share of the time has all of it once it delivers */
+		x->bytes_came = true;
 		if (taken >= STEP_BYTES) {
 			task_wake(&x->task);
 			return -EAGAIN;

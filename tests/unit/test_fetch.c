@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fetches: whose fault it is when what came cannot be checked. */
-#include "fetch/fetcher.h"
-
+/* Fetches: whose fault it is when what came cannot be checked, and what a try goes on after. */
 #include <semaphore.h>
 
+#include "fetch/internal.h"
+#include "http/internal.h"
 #include "http_help.h"
 
 #define SIZE 300000
@@ -287,12 +287,68 @@ static void test_whose_failure(void **state)
 	fixture_end(&f);
 }
 
+static bool no_step(struct task *t)
+{
+	(void)t;
+	return true;
+}
+
+static void wait_for_end(struct http_stream *s)
+{
+	int64_t end = now_ms() + 10 * LATE;
+	bool done;
+
+	do {
+		pthread_mutex_lock(&s->lock);
+		done = s->done;
+		pthread_mutex_unlock(&s->lock);
+		assert_true(now_ms() < end);
+	} while (!done);
+}
+
+/* An answer that breaks off is as good to who sees all of it at once as to who saw it begin. */
+static void test_break_that_is_seen_late(void **state)
+{
+	enum { CAME = 70000 };
+	struct fetcher x = { .led = true };
+	struct fixture f;
+
+	(void)state;
+	fixture_init(&f);
+	url_of(&main_server, f.urls[0], "/size=%d/truncate=%d/x", SIZE, CAME);
+	x.f = (struct fetch){ .options = &f.options,
+			      .what = FETCH_PART,
+			      .places = f.any,
+			      .n_places = 1,
+			      .n = SIZE,
+			      .size = SIZE };
+	x.deadline_ms = now_ms() + f.options.timeout_ms;
+	assert_int_equal(file_memory(SIZE, &x.f.dest), 0);
+	assert_int_equal(urls_init(&x), 0);
+	x.u = x.urls;
+	x.try_deadline_ms = url_deadline(&x);
+	task_init(&x.task, f.options.events, LANE_NET, no_step);
+	assert_int_equal(transfer_begin(&x), 0);
+	wait_for_end(x.conns[0].stream);
+	assert_int_equal(transfer_step(&x), -EINPROGRESS);
+	assert_int_equal(x.arrived, CAME);
+	transfer_end(&x);
+	task_finish(&x.task);
+	server_unref(x.urls[0].at);
+	free(x.urls);
+	file_abort(x.f.dest, false);
+	fixture_end(&f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_failed_check),  cmocka_unit_test(test_wrong_bytes),
-		cmocka_unit_test(test_lead),	      cmocka_unit_test(test_refused_beside_others),
+		cmocka_unit_test(test_failed_check),
+		cmocka_unit_test(test_wrong_bytes),
+		cmocka_unit_test(test_lead),
+		cmocka_unit_test(test_refused_beside_others),
 		cmocka_unit_test(test_whose_failure),
+		cmocka_unit_test(test_break_that_is_seen_late),
 	};
 
 	carton_log_set(log_keep, NULL);
