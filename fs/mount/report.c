@@ -239,17 +239,21 @@ void report_opened(struct report *t, bool good)
 
 void report_not_mounted(struct report *t, const char *fmt, ...)
 {
+	const char *label = t->options->label;
 	struct held *held = swap_held(t, NULL);
-	char why[256];
+	size_t n = strlen(label);
+	char text[2048], *why = text;
 	va_list ap;
 
 	va_start(ap, fmt);
-	vsnprintf(why, sizeof(why), fmt, ap);
+	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
+	if (strncmp(text, label, n) == 0 && strncmp(text + n, ": ", 2) == 0)
+		why += n + 2;
 	if (held && !held->fails)
 		put_held(t, held);
-	text_line(stderr, "%scartonfs: %s: not mounted: %s", t->journal ? "<3>" : "",
-		  t->options->label, held && held->fails ? held->line + held->label : why);
+	text_line(stderr, "%scartonfs: %s: not mounted: %s", t->journal ? "<3>" : "", label,
+		  held && held->fails ? held->line + held->label : why);
 	held_free(held);
 }
 

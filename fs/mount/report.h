@@ -52,7 +52,7 @@ void report_opened(struct report *t, bool good);
 
 /*
  * Says that nothing is mounted, in one line, and why: the failure that was held, or else what is
- * given.
+ * given, without the carton's label and a colon before it.
  */
 void report_not_mounted(struct report *t, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));

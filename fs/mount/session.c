@@ -263,6 +263,14 @@ static int open_carton(struct session *s, struct sandbox_helper *helper)
 	return r;
 }
 
+/* Why the carton is not open: the last failure, or the error. */
+static const char *why_not(int error)
+{
+	const char *text = carton_error(error);
+
+	return strcmp(text, strerror(-error)) == 0 ? error_text(error) : text;
+}
+
 static int open_and_serve(struct session *s)
 {
 	struct sandbox_helper helper = { .open_for_me = open_files,
@@ -295,7 +303,7 @@ static int open_and_serve(struct session *s)
 		report_not_mounted(&s->report, "%s",
 				   r == -EBADMSG      ? "not a valid carton" :
 				   r == -EKEYREJECTED ? "not signed as it has to be" :
-							error_text(r));
+							why_not(r));
 		status = status_of(o, r);
 	} else {
 		status = o->values.verify == VERIFY_MOUNT ? verify_all(s) : EXIT_GOOD;

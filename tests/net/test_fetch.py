@@ -13,6 +13,7 @@ import pytest
 import harness
 from harness import CARTONCTL, ctl, eventually
 from origin import MIB, PRIVATE, LinkedCarton, digest, fault_bytes, lines_of
+from rawhttp import ETAG, Raw, head, right
 from terminal import plain, terminal, width
 from zipwriter import Carton, sample
 
@@ -383,6 +384,26 @@ def test_download_that_breaks_off(fault, cache, point):
     assert shown.count('downloading all of it') == 1 and 1 <= shown.count(' bytes remaining to read') <= 2, shown
     p = harness.run(harness.CARTONFS, url, point(), *cache.options)
     assert p.returncode and re.search(r': not mounted: .* bytes remaining to read$', p.stderr), p.stderr
+
+
+def test_cause_before_another_message(work, cache, point):
+    """What was a failure is still the cause after a message that is none."""
+    data = sample().write(work / 'm.carton').read_bytes()
+
+    def answer(r):
+        if r.h.get('range', '').startswith('bytes=-'):
+            r.range = None
+            yield from right(r)
+        elif len([q for q in raw.requests if not q.h.get('range', '').startswith('bytes=-')]) > 1:
+            yield head(200, f'Content-Length: {len(data)}', ETAG)
+            yield data[:1000]
+        yield None                      # the first one without an answer
+
+    with Raw({'m': data}, {'m': answer}) as raw:
+        p = harness.run(harness.CARTONFS, raw.url('m'), point(), *cache.options)
+    first, then, last = p.stderr.splitlines()
+    assert 'warning: ' in first and 'downloading all of it' in then, p.stderr
+    assert p.returncode and re.search(r'/m: not mounted: .* bytes remaining to read$', last), p.stderr
 
 
 def test_what_is_tried_again(fault, cache):
