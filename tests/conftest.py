@@ -22,6 +22,7 @@ sys.dont_write_bytecode = sys.pycache_prefix is None
 pytest.register_assert_rewrite(*(p.stem for p in Path(__file__).with_name('lib').glob('*.py')))
 
 import bigcarton  # noqa: E402
+import faultydisk  # noqa: E402
 import harness  # noqa: E402
 import origin  # noqa: E402
 import packerform  # noqa: E402
@@ -141,6 +142,16 @@ def work(session_dir):
     path.chmod(0o755)
     yield path
     shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture
+def disk(work):
+    """A faultydisk.Disk of this test."""
+    where = work / 'disk'
+    where.mkdir()
+    d = faultydisk.Disk(where)
+    yield d
+    d.stop()
 
 
 USERS = [pytest.param(None, id='root'), pytest.param(harness.NOBODY, id='user')]

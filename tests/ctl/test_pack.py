@@ -23,7 +23,6 @@ import zstandard
 import chunkindex
 import harness
 import packerform
-from faultydisk import Disk
 from harness import CARTONCTL, IS_ROOT, REFERENCE, ctl, environment, eventually, run, scan, sha_file
 from origin import MIB
 from packing import pack, refused, verified
@@ -390,64 +389,50 @@ def test_refused_usage(tree, work):
 
 @pytest.mark.parametrize('kind, text', [('shrink 1', ''), ('eio 1', 'Input/output error'),
                                          ('shrink 100000', '')])
-def test_source_disk(tree, work, kind, text):
+def test_source_disk(tree, work, disk, kind, text):
     """A source that ends early, or cannot be read."""
     _, path = tree
-    os.mkdir(work / 'd')
-    disk = Disk(work / 'd')
-    try:
-        shutil.copytree(path, disk.files / 'tree', symlinks=True)
-        out = work / 'm.carton'
-        disk.set(kind, 'noise')
-        if 'eio' in kind:
-            assert text in refused(out, 'pack', disk.path / 'tree', out)
-        elif ctl('pack', disk.path / 'tree', out).returncode == 0:      # it was that short when listed
-            verified(out)
-        disk.set('none')
-        pack('pack', disk.path / 'tree', out)
+    shutil.copytree(path, disk.files / 'tree', symlinks=True)
+    out = work / 'm.carton'
+    disk.set(kind, 'noise')
+    if 'eio' in kind:
+        assert text in refused(out, 'pack', disk.path / 'tree', out)
+    elif ctl('pack', disk.path / 'tree', out).returncode == 0:      # it was that short when listed
         verified(out)
-    finally:
-        disk.stop()
+    disk.set('none')
+    pack('pack', disk.path / 'tree', out)
+    verified(out)
 
 
-@contextlib.contextmanager
-def reading_slowly(work, path, part):
-    """A pack of the tree on a disk that is slow for files that contain `part`: (process, directory)."""
-    os.mkdir(work / 'd')
-    disk = Disk(work / 'd')
-    try:
-        shutil.copytree(path, disk.files / 'tree', symlinks=True)
-        disk.set('slow 100', part)
-        p = subprocess.Popen([CARTONCTL, 'pack', '--jobs=1', '--compress=store', disk.path / 'tree',
-                              work / 'm.carton'], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                             env=environment())
+def pack_that_reads(work, disk, path, part):
+    """A process that packs the tree on a disk that holds the reads of files that contain `part`, and is in one."""
+    shutil.copytree(path, disk.files / 'tree', symlinks=True)
+    disk.set('hold 1', part)
+    p = subprocess.Popen([CARTONCTL, 'pack', '--jobs=1', '--compress=store', disk.path / 'tree',
+                          work / 'm.carton'], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                         env=environment())
 
-        def reads():
+    def reads():
+        with contextlib.suppress(OSError):
             return any(os.readlink(f'/proc/{p.pid}/fd/{f}').endswith(part)
                        for f in os.listdir(f'/proc/{p.pid}/fd'))
-
-        def reading():
-            with contextlib.suppress(OSError):
-                return reads()
-        eventually('it is read', reading)
-        yield p, disk
-    finally:
-        disk.stop()
+    eventually('it is read', reads)
+    return p
 
 
 @pytest.mark.parametrize('how', ['shrink', 'grow', 'change'])
-def test_changed_while_read(tree, work, how):
+def test_changed_while_read(tree, work, disk, how):
     _, path = tree
-    with reading_slowly(work, path, 'model/noise') as (p, disk):
-        file = disk.files / 'tree/model/noise'
-        if how == 'shrink':
-            os.truncate(file, 1000)
-        else:
-            with open(file, 'ab' if how == 'grow' else 'r+b') as f:
-                f.write(b'more')
-        disk.set('none')
-        out, err = p.communicate()
-        now = file.read_bytes()
+    p = pack_that_reads(work, disk, path, 'model/noise')
+    file = disk.files / 'tree/model/noise'
+    if how == 'shrink':
+        os.truncate(file, 1000)
+    else:
+        with open(file, 'ab' if how == 'grow' else 'r+b') as f:
+            f.write(b'more')
+    disk.set('none')
+    out, err = p.communicate()
+    now = file.read_bytes()
     if p.returncode == 0:       # it was opened, but not yet looked at: what is packed is the file as it is now
         assert how == 'change'
         verified(work / 'm.carton')
@@ -573,24 +558,19 @@ def test_full_disk(tree, work, old):
 
 
 @pytest.mark.parametrize('kind', ['full 1', 'full 5', 'full 40', 'write 1', 'write 7', 'dead'])
-def test_output_disk(tree, work, kind):
+def test_output_disk(tree, disk, kind):
     """A disk without unnamed files, that fails: the temporary name is removed, or taken over."""
     _, path = tree
-    os.mkdir(work / 'd')
-    disk = Disk(work / 'd')
-    try:
-        out = disk.path / 'm.carton'
-        out.write_bytes(OLD)
-        disk.set(kind)
-        p = ctl('pack', path, out)
-        disk.set('none')
-        assert p.returncode == 1 and p.stdout == '' and 'was not made' in p.stderr, p.stderr
-        assert out.read_bytes() == OLD
-        pack('pack', path, out)
-        assert os.listdir(disk.files) == ['m.carton']
-        verified(disk.files / 'm.carton')
-    finally:
-        disk.stop()
+    out = disk.path / 'm.carton'
+    out.write_bytes(OLD)
+    disk.set(kind)
+    p = ctl('pack', path, out)
+    disk.set('none')
+    assert p.returncode == 1 and p.stdout == '' and 'was not made' in p.stderr, p.stderr
+    assert out.read_bytes() == OLD
+    pack('pack', path, out)
+    assert os.listdir(disk.files) == ['m.carton']
+    verified(disk.files / 'm.carton')
 
 
 # ---- repack ----

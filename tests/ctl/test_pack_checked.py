@@ -11,7 +11,6 @@ import shutil
 import pytest
 
 import chunkindex
-from faultydisk import Disk
 from harness import ctl
 from origin import MIB
 from packing import pack, refused, verified
@@ -26,15 +25,6 @@ def tree(work):
     c = Carton(method='stored').add('model/large', RIGHT)
     c.manifest_entry = {'skip': True}
     return c.unpack(work / 'tree')
-
-
-@pytest.fixture
-def disk(work):
-    where = work / 'd'
-    where.mkdir()
-    disk = Disk(where)
-    yield disk
-    disk.stop()
 
 
 @pytest.mark.parametrize('wrong', ['flip', 'forge'])

@@ -8,7 +8,7 @@ import unicodedata
 import pytest
 
 import zipwriter as zw
-from harness import CARTONFS, ctl, eventually, expected, mountinfo, run, scan
+from harness import CARTONFS, ctl, eventually, expected, mountinfo, run, scan, unmount
 from malformed import all_cases, base
 from zipwriter import Carton, Entry
 
@@ -59,10 +59,10 @@ def test_malformed(case, work, point, mount_fg):
                 assert mountinfo(where) is None
             finally:
                 if mountinfo(where):
-                    run('umount', where)
+                    unmount(where)
             return
         assert p.returncode == 0, p.stderr
-        run('umount', where)
+        unmount(where)
     with mount_fg(source) as m:
         fails_at_open(m, case)
 

@@ -23,7 +23,6 @@ import chunkindex
 import zipwriter
 from bigcarton import BIG
 from chunkindex import CHUNK, overwrite, pread, whole_is_hashed
-from faultydisk import Disk
 from harness import CARTONFS, ROOT, ctl, eventually, run, unmount
 from origin import MIB, PRIVATE, LinkedCarton, errno_of
 
@@ -368,13 +367,10 @@ def test_whole_differs(work, mount_fg):
 
 
 @pytest.mark.parametrize('kind', ['eio 1', 'dead'])
-def test_a_disk_that_fails_while_the_whole_is_hashed(work, mount_fg, kind):
+def test_a_disk_that_fails_while_the_whole_is_hashed(disk, mount_fg, kind):
     """Nothing is known to be wrong with the file: it is not shown as corrupt, and is read as soon as the disk is."""
-    disk = Disk(work)
-    with contextlib.ExitStack() as stack:
-        stack.callback(disk.stop)
-        indexed().write(disk.files / 'm.carton')
-        m = stack.enter_context(mount_fg(disk.path / 'm.carton', *UNSEALED))
+    indexed().write(disk.files / 'm.carton')
+    with mount_fg(disk.path / 'm.carton', *UNSEALED) as m:
         with open(m / 'model/large', 'rb'):
             disk.set(kind)
             eventually('it cannot be hashed', lambda: 'model/large: cannot be hashed: Input/output error' in m.log())
@@ -480,35 +476,41 @@ print(view[off])
 '''
 
 
-def test_whole_differs_under_a_reader(work, mount_fg):
+# Of a file that is hashed so much is read from the disk, and the rest later: readers have what they want before.
+READ_AHEAD = 4 * MIB
+
+
+def test_whole_differs_under_a_reader(disk, mount_fg):
     """Who has the file open, or mapped, loses what the kernel has kept of it."""
     # the crc is not looked at
-    path, _ = make_big(zipwriter.Sparse(1 << 30, {0: b'first'}, (0, 'ab' * 32)), work, sha='ab' * 32)
-    with mount_fg(path, *UNSEALED) as m:
+    make_big(zipwriter.Sparse(3 * READ_AHEAD, {0: b'first'}, (0, 'ab' * 32)), disk.files, sha='ab' * 32)
+    with mount_fg(disk.path / 'm.carton', *UNSEALED) as m:
+        disk.set(f'hold {READ_AHEAD}')
         with subprocess.Popen([sys.executable, '-c', KEPT, m / 'model/big', '0'], text=True,
                               stdin=subprocess.PIPE, stdout=subprocess.PIPE) as p:
             assert p.stdout.readline() == f'{b"f"[0]} {b"f"[0]}\n'
-            eventually('it is found', lambda: 'model/big: does not have the sha256 that MANIFEST says'
-                       in m.log(), 300)
+            disk.set('none')
+            eventually('it is found', lambda: 'model/big: does not have the sha256 that MANIFEST says' in m.log())
             assert m.state('model/big') == 'corrupt' and m.error('model/big') == 'EIO'
             out, _ = p.communicate('go on\n')
         assert out == f'{errno.EIO}\n' and p.returncode == -signal.SIGBUS
 
 
-def test_views_of_what_differs(work, mount_fg):
+def test_views_of_what_differs(disk, mount_fg):
     """Nothing of a view that was made of the chunks is left: not its text, not its names, not its open files."""
-    size, room = 1 << 30, 256
+    size, room = 3 * READ_AHEAD, 256
     header = json.dumps({'t': {'dtype': 'U8', 'shape': [size - 8 - room],
                                'data_offsets': [0, size - 8 - room]}}).encode().ljust(room)
     data = zipwriter.Sparse(size, {0: struct.pack('<Q', room) + header}, (0, 'ab' * 32))
-    path, _ = make_big(data, work, sha='ab' * 32, name='model/w.safetensors')
-    with mount_fg(path, *UNSEALED) as m, contextlib.ExitStack() as stack:
+    make_big(data, disk.files, sha='ab' * 32, name='model/w.safetensors')
+    with mount_fg(disk.path / 'm.carton', *UNSEALED) as m, contextlib.ExitStack() as stack:
+        disk.set(f'hold {READ_AHEAD}')
         root = Path(m / 'views/model/w.safetensors')
         kept = [stack.enter_context(open(root / name, 'rb', buffering=0)) for name in ('index.json', 't.npy')]
         assert b'"t"' in os.pread(kept[0].fileno(), 999, 0)
         assert os.pread(kept[1].fileno(), 6, 0) == b'\x93NUMPY'
-        eventually('it is found', lambda: 'w.safetensors: does not have the sha256 that MANIFEST says'
-                   in m.log(), 300)
+        disk.set('none')
+        eventually('it is found', lambda: 'w.safetensors: does not have the sha256 that MANIFEST says' in m.log())
         for f in kept:
             eventually('its pages go', lambda: errno_of(os.pread, f.fileno(), 999, 0) == errno.EIO)
         for name in 'index.json', 't.npy', 't.bin':
@@ -529,18 +531,15 @@ except OSError as e:
 '''
 
 
-def test_whole_differs_under_many_readers(work, mount_fg):
+def test_whole_differs_under_many_readers(disk, mount_fg):
     """More of them wait for the disk than there are threads that read: all end, and no page is left."""
-    disk = Disk(work)
     data = random.Random(3).randbytes(48 * CHUNK)
     sha = 'ab' * 32
     chunks = [hashlib.sha256(data[i:i + CHUNK]).digest() for i in range(0, len(data), CHUNK)]
     index = chunkindex.index_of([(bytes.fromhex(sha), len(data), CHUNK, chunks)])
     carton_of(index, data, sha=sha).write(disk.files / 'm.carton')
     disk.set('slow 20')
-    with contextlib.ExitStack() as stack:
-        stack.callback(disk.stop)
-        m = stack.enter_context(mount_fg(disk.path / 'm.carton', *UNSEALED))
+    with mount_fg(disk.path / 'm.carton', *UNSEALED) as m, contextlib.ExitStack() as stack:
         fd = os.open(m / 'model/large', os.O_RDONLY)
         stack.callback(os.close, fd)
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)

@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 import harness
-from faultydisk import Disk
 from harness import CARTONFS, ctl, mountinfo, run
 from origin import MIB, PRIVATE, Cache, LinkedCarton, lines_of
 from zipwriter import Carton
@@ -26,13 +25,6 @@ HARMLESS = {'short 5000', 'slow 10'}
 READS = ['eio 1', 'eio 3', 'flip 1', 'flip 4', 'shrink 3000000', 'shrink 1', 'dead', *sorted(HARMLESS)]
 TRANSIENT = {'eio 1', 'eio 3', 'dead'}      # of which the disk says itself that it could not read
 SECONDS = 30                                # what any of this may take
-
-
-@pytest.fixture
-def disk(work):
-    d = Disk(work)
-    yield d
-    d.stop()
 
 
 @functools.lru_cache
@@ -152,8 +144,7 @@ def test_mount(disk, mount, point, work, kind):
             results = attempts(m, want)
             assert set(results.values()) <= {'', 'EIO'}
             assert kind not in HARMLESS or set(results.values()) == {''}
-            assert run('umount' if harness.IS_ROOT else 'fusermount3', *(
-                [] if harness.IS_ROOT else ['-u']), where).returncode == 0
+            assert harness.unmount(where).returncode == 0
             m.wait_end()
         finally:
             harness.abandon(where, m.pids)

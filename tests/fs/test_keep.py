@@ -20,7 +20,6 @@ import pytest
 
 import harness
 import oms
-from faultydisk import Disk
 from harness import CARTONFS, eventually, mountinfo, run
 from origin import PRIVATE, Fault, LinkedCarton
 from tensorfiles import header
@@ -448,63 +447,53 @@ def test_state_that_is_not_understood(work, place, who, damage):
 
 
 @AS_RUNNER
-def test_requests_are_sent_again(work, place, who):
+def test_requests_are_sent_again(work, disk, place, who):
     """Those that the process had read, and not answered, when it was killed."""
     m, where = place
-    disk = Disk(work)
-    try:
-        c, _, data = big(work / 'files')
-        path = disk.path / 'm.carton'
-        m.mount(path, where)
-        m.start(path, '-o', f'cache_dir={work}/cache')
-        disk.set('slow 300')
-        opens = [Later(child, who, harness.read_file, os.path.join(where, 'model/big')) for _ in range(3)]
-        eventually('it is verified', lambda: b'verifying' in os.getxattr(
-            os.path.join(where, 'model/big'), 'user.carton.state'))
-        m.kill()
-        assert all(x.is_alive() for x in opens)
-        disk.set('none')
-        m.mount(path, where)
-        m.start(path, '-o', f'cache_dir={work}/cache')
-        assert all(x.get() == data for x in opens)
-    finally:
-        m.kill()
-        disk.stop()
+    c, _, data = big(disk.files)
+    path = disk.path / 'm.carton'
+    m.mount(path, where)
+    m.start(path, '-o', f'cache_dir={work}/cache')
+    disk.set(f'hold {4 * MIB}')
+    opens = [Later(child, who, harness.read_file, os.path.join(where, 'model/big')) for _ in range(3)]
+    eventually('it is verified', lambda: b'verifying' in os.getxattr(
+        os.path.join(where, 'model/big'), 'user.carton.state'))
+    m.kill()
+    assert all(x.is_alive() for x in opens)
+    disk.set('none')
+    m.mount(path, where)
+    m.start(path, '-o', f'cache_dir={work}/cache')
+    assert all(x.get() == data for x in opens)
 
 
 @AS_RUNNER
-def test_pages_of_a_killed_verification(work, place, who):
+def test_pages_of_a_killed_verification(work, disk, place, who):
     """What was in the page cache and not verified when the process was killed is never read."""
     m, where = place
-    disk = Disk(work)
-    try:
-        c, real, data = big(work / 'files')
-        good = real.read_bytes()
-        at = good.index(data[:64])
-        real.write_bytes(good[:at] + bytes(MIB) + good[at + MIB:])
-        os.utime(real, (10 ** 9, 10 ** 9))
-        path = disk.path / 'm.carton'
-        m.mount(path, where)
-        m.start(path, '-o', f'cache_dir={work}/cache')
-        disk.set('slow 100')
-        later = Later(child, who, harness.read_file, os.path.join(where, 'model/big'))
+    c, real, data = big(disk.files)
+    good = real.read_bytes()
+    at = good.index(data[:64])
+    real.write_bytes(good[:at] + bytes(MIB) + good[at + MIB:])
+    os.utime(real, (10 ** 9, 10 ** 9))
+    path = disk.path / 'm.carton'
+    m.mount(path, where)
+    m.start(path, '-o', f'cache_dir={work}/cache')
+    disk.set(f'hold {5 * MIB}')
+    later = Later(child, who, harness.read_file, os.path.join(where, 'model/big'))
 
-        def part():
-            state = os.getxattr(os.path.join(where, 'model/big'), 'user.carton.state').decode()
-            return int((re.search(r'(\d+)%', state) or [0, 0])[1])
-        eventually('some of it is read', lambda: part() >= 30)
-        m.kill()
-        real.write_bytes(good)
-        os.utime(real, (10 ** 9, 10 ** 9))
-        disk.set('none')
-        m.mount(path, where)
-        m.start(path, '-o', f'cache_dir={work}/cache')
-        got = later.get()
-        assert got == data
-        assert child(who, harness.read_file, os.path.join(where, 'model/big')) == data
-    finally:
-        m.kill()
-        disk.stop()
+    def part():
+        state = os.getxattr(os.path.join(where, 'model/big'), 'user.carton.state').decode()
+        return int((re.search(r'(\d+)%', state) or [0, 0])[1])
+    eventually('some of it is read', lambda: part() >= 30)
+    m.kill()
+    real.write_bytes(good)
+    os.utime(real, (10 ** 9, 10 ** 9))
+    disk.set('none')
+    m.mount(path, where)
+    m.start(path, '-o', f'cache_dir={work}/cache')
+    got = later.get()
+    assert got == data
+    assert child(who, harness.read_file, os.path.join(where, 'model/big')) == data
 
 
 def test_a_service_without_its_directory_keeps_nothing(work, place, who):

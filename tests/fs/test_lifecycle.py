@@ -14,12 +14,12 @@ import pytest
 
 import harness
 from harness import (CARTONFS, EXIT_S, IS_ROOT, NOBODY, SLOW, environment, eventually, mountinfo,
-                     read_file, run, sha_file, unmount, wait_exit)
+                     read_file, run, sha_file, try_unmount, unmount, wait_exit, when_unused)
 from probing import in_open, sits_in_open
 from zipwriter import Carton, Sparse
 
 NAMES = [f'model/{i:02}' for i in range(40)]
-GIB_SUMS = 487636953, 'b157f718642e7c7d9af2248f4786de5b8f53610c01eb0d072756c0eb4a325ec7'
+QUARTER_SUMS = 2530268403, '5ed817a7681630f0f37921564804dedba7aa9a3ac6d997b4c5da68d5bff1c69e'
 needs_root = pytest.mark.needs_root     # mount(8) and a second user do
 
 
@@ -91,7 +91,7 @@ def stop(m, way):
         cmd = {'umount': ['umount'], 'umount -l': ['umount', '-l'],
                'fusermount3 -u': ['fusermount3', '-u'],
                'fusermount3 -uz': ['fusermount3', '-uz']}[way]
-        p = run(*cmd, m.path, uid=m.uid)
+        p = when_unused(m.path, run, *cmd, m.path, uid=m.uid)
         assert p.returncode == 0, p.stderr
 
 
@@ -148,7 +148,7 @@ def test_busy_under_load(mount, load_carton):
     with mount(path) as m:
         fd = os.open(m / NAMES[0], os.O_RDONLY)
         readers = Readers(m, c)
-        assert unmount(m.path).returncode != 0
+        assert try_unmount(m.path).returncode != 0
         readers.kill()
         assert m.sha(NAMES[3]) == c.hashes()[NAMES[3]]
         os.close(fd)
@@ -242,9 +242,19 @@ def test_foreground_signal(mount_fg, load_carton, who):
             m.ended = True
 
 
-def test_signal_during_a_long_open(mount, big_carton):
-    """SIGTERM while gigabytes are being hashed for someone: the end does not wait for that."""
-    with mount(big_carton[0]) as m:
+@pytest.fixture
+def long_carton(disk):
+    """(path, Carton): model/big takes minutes to be hashed, unless that is cancelled or the disk is set to 'none'."""
+    c = Carton(method='stored').add('misc/before', b'before')
+    c.add('model/big', Sparse(1 << 28, {0: b'first'}, QUARTER_SUMS))
+    c.write(disk.files / 'm.carton')
+    disk.set('slow 100')
+    return disk.path / 'm.carton', c
+
+
+def test_signal_during_a_long_open(mount, long_carton):
+    """SIGTERM while megabytes are being hashed for someone: the end does not wait for that."""
+    with mount(long_carton[0]) as m:
         reader = subprocess.Popen(['cat', m / 'model/big'], stdout=subprocess.DEVNULL,
                                   stderr=subprocess.DEVNULL)
         in_open(reader.pid, m / 'model/big')
@@ -355,10 +365,9 @@ def test_signal_right_before_the_wait(sample_carton, killer, point):
 # ---- readers that go away ----
 
 
-@pytest.mark.big
 @pytest.mark.parametrize('sig', [signal.SIGINT, signal.SIGKILL])
-def test_interrupted_reader(mount, big_carton, who, sig):
-    path, c = big_carton
+def test_interrupted_reader(mount, long_carton, who, sig):
+    path, c = long_carton
     with mount(path, uid=who) as m:
         reader = subprocess.Popen(['cat', m / 'model/big'], stdout=subprocess.DEVNULL,
                                   stderr=subprocess.DEVNULL, **harness.identity(who))
@@ -368,26 +377,24 @@ def test_interrupted_reader(mount, big_carton, who, sig):
         assert reader.wait(EXIT_S * SLOW) == -sig
         # where nobody waits any more, hashing ends; the reader has not waited until it was done
         eventually('unverified', lambda: m.state('model/big') == 'unverified')
-        assert m.read('misc/after') == c.files()['misc/after']
+        assert m.read('misc/before') == c.files()['misc/before']
 
 
-@pytest.mark.big
-def test_other_readers_wait_on(mount, work):
+def test_other_readers_wait_on(mount, disk, long_carton):
     """Of three readers of one cold file the first is killed: the others get it."""
-    c = Carton().add('model/big', Sparse(1 << 30, {0: b'first'}, GIB_SUMS), method='stored')
-    with mount(c.write(work / 'm.carton')) as m:
+    with mount(long_carton[0]) as m:
         head = ['head', '-c', '5', m / 'model/big']
         readers = [subprocess.Popen(head, stdout=subprocess.PIPE) for _ in range(3)]
         for r in readers:
-            # one whom the machine let begin late may have got it already
-            eventually('the reader is inside open, or through', lambda: r.poll() is not None
-                       or sits_in_open(r.pid, m / 'model/big'))
+            in_open(r.pid, m / 'model/big')
         readers[0].kill()
+        assert readers[0].communicate(timeout=EXIT_S * SLOW)[0] == b''
+        assert all(sits_in_open(r.pid, m / 'model/big') for r in readers[1:])
+        disk.set('none')
         assert [r.communicate(timeout=60 * SLOW)[0] for r in readers[1:]] == [b'first'] * 2
-        readers[0].communicate()
 
 
-def test_interrupted_python_open(mount, big_carton):
+def test_interrupted_python_open(mount, long_carton):
     """A signal with a handler: open(2) gives EINTR, which the handler's exception shows."""
     code = """
 import signal, sys
@@ -399,7 +406,7 @@ try:
 except Stop:
     print('stopped')
 """
-    with mount(big_carton[0]) as m:
+    with mount(long_carton[0]) as m:
         p = subprocess.Popen(['/usr/bin/python3', '-c', code, m / 'model/big'],
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         in_open(p.pid, m / 'model/big')

@@ -258,8 +258,7 @@ def test_odd_paths(sample_carton, work):
         try:
             assert (where / 'misc/empty').read_bytes() == b''
         finally:
-            assert run('umount' if IS_ROOT else 'fusermount3', *([] if IS_ROOT else ['-u']),
-                       where).returncode == 0
+            assert harness.unmount(where).returncode == 0
         assert [harness.wait_exit(pid) for pid in pids] == [0]
 
 
@@ -466,7 +465,7 @@ def test_mount_8(installed, sample_carton, point, kind):
         assert scan(where) == expected(c.files(), c.links())
         assert os.stat(f'{where}/MANIFEST').st_uid == 1000
     finally:
-        assert run('umount', where).returncode == 0
+        assert harness.unmount(where).returncode == 0
     bad = run('mount', '-t', kind, '/nonexistent/x.carton', where)
     assert bad.returncode == 32 and '/nonexistent/x.carton' in bad.stderr
     harness.eventually('every daemon ended', lambda: not harness.daemons(where))
@@ -487,7 +486,7 @@ def test_fstab(installed, sample_carton, point, work, kind):
         assert scan(where) == expected(c.files(), c.links())
         assert harness.as_user(harness.NOBODY, os.listdir, where)
     finally:
-        assert run('umount', where).returncode == 0
+        assert harness.unmount(where).returncode == 0
     harness.eventually('the daemon ended', lambda: not harness.daemons(where))
 
 
@@ -504,7 +503,7 @@ def test_mount_all(installed, sample_carton, point, work):
     shown = run('findmnt', '-n', '-o', 'SOURCE,TARGET,FSTYPE', path).stdout.split()
     assert shown == [str(path), str(where), 'fuse.cartonfs']
     assert scan(where) == expected(c.files(), c.links())
-    assert run('umount', path).returncode == 0
+    assert harness.when_unused(where, run, 'umount', path).returncode == 0
     assert mountinfo(where) is None
     harness.eventually('the daemon ended', lambda: not harness.daemons(where))
 

@@ -9,6 +9,7 @@ import errno
 import mmap
 import os
 import random
+import re
 import subprocess
 import threading
 
@@ -193,25 +194,28 @@ def test_wrong_hash(mount_fg, work, method):
         assert m.read('model/0') == c.files()['model/0']
 
 
-def test_nothing_stays_of_a_pass_that_ended(mount, work):
+def test_nothing_stays_of_a_pass_that_ended(mount, disk):
     """
     The first bytes are wrong, and are pushed; the reader is killed before the pass is over. When they
     are right again, an O_DIRECT open, which pushes nothing, verifies the file. No page may be left.
     """
-    c = carton(count=1, size=256 << 20)
+    c = carton(count=1, size=16 << 20)
     want = c.files()['model/0']
-    source = c.write(work / 'm.carton')
+    source = c.write(disk.files / 'm.carton')
     at = c.placed['model/0'].data
     for _ in range(3):
-        with mount(source, '-o', 'seals=off') as m:
+        with mount(disk.path / 'm.carton', '-o', 'seals=off') as m:
+            disk.set(f'hold {8 << 20}')
             with open(source, 'r+b') as f:
                 f.seek(at)
                 f.write(b'WRONG' * 10000)
             reader = subprocess.Popen(['cat', m / 'model/0'], stdout=subprocess.PIPE)
             in_open(reader.pid, m / 'model/0')
+            eventually('some of it is read', lambda: re.fullmatch(r'verifying [1-9]\d*%', m.state('model/0')))
             reader.kill()
             assert reader.communicate()[0] == b''
             assert m.state('model/0') != 'verified'
+            disk.set('none')
             with open(source, 'r+b') as f:
                 f.seek(at)
                 f.write(want[:50000])

@@ -15,9 +15,10 @@ class Disk:
         for d in (self.files, self.path):
             d.mkdir()
         self.set('none')
+        # for each user, as other disks are
         self.process = subprocess.Popen(
-            [TOOLS / 'faulty-disk', self.files, self.control, '-f', '-o', 'max_threads=10',
-             self.path],
+            [TOOLS / 'faulty-disk', self.files, self.control, '-f', '-o',
+             'max_threads=10' + (',allow_other' if harness.IS_ROOT else ''), self.path],
             stdin=subprocess.DEVNULL)
         eventually('the disk is there', lambda: mountinfo(self.path))
 

@@ -285,12 +285,27 @@ def mountinfo(path):
     return last
 
 
-def unmount(path, uid=None, lazy=False):
+def try_unmount(path, uid=None, lazy=False):
     if uid is not None or not IS_ROOT:
         cmd = ['fusermount3', '-u'] + (['-z'] if lazy else [])
     else:
         cmd = ['umount'] + (['-l'] if lazy else [])
     return run(*cmd, path, uid=uid)
+
+
+def when_unused(what, fn, *args, **kw):
+    """
+    fn(), which runs a command that unmounts what this test does not use. `cartonctl status` of another test looks into
+    every mount of the user, which is busy for that moment, or as long as its daemon is stopped.
+    """
+    def done():
+        p = fn(*args, **kw)
+        return p if 'busy' not in p.stderr.lower() else None
+    return eventually(f'{what} is not busy', done)
+
+
+def unmount(path, uid=None, lazy=False):
+    return when_unused(path, try_unmount, path, uid, lazy)
 
 
 class Mount(os.PathLike):

@@ -13,6 +13,7 @@
  *	forge N		the same, with other bits that leave the crc32 of a file as it is
  *	short N		a read gives from 1 to N bytes, never more
  *	slow N		a read takes N milliseconds
+ *	hold N		a read of what lies behind N bytes waits as long as the line is there
  *	shrink N	files end after N bytes
  *	write N		every Nth write fails with EIO, and every fsync
  *	full N		every Nth write or creation fails with ENOSPC
@@ -36,10 +37,11 @@
 
 #include <dirent.h>
 
-enum fault { NONE, EIO_READ, FLIP, FORGE, SHORT, SLOW, SHRINK, WRITE, FULL, DEAD, FAULTS };
+enum fault { NONE, EIO_READ, FLIP, FORGE, SHORT, SLOW, HOLD, SHRINK, WRITE, FULL, DEAD, FAULTS };
 
-static const char *const fault_names[FAULTS] = { "none", "eio",	   "flip",  "forge", "short",
-						 "slow", "shrink", "write", "full",  "dead" };
+static const char *const fault_names[FAULTS] = { "none",  "eio",  "flip", "forge",
+						 "short", "slow", "hold", "shrink",
+						 "write", "full", "dead" };
 
 /* The polynomial of zip's crc32, as bytes. */
 static const char no_crc[] = { 0x41, 0x06, 0x71, (char)0xdb, 0x01 };
@@ -182,6 +184,10 @@ static int disk_read(const char *path, char *buf, size_t size, off_t off, struct
 	enum fault f = fault_of(path, &number);
 	ssize_t n;
 
+	while (f == HOLD && off + (off_t)size > number && !fuse_interrupted()) {
+		usleep(1000);
+		f = fault_of(path, &number);
+	}
 	if (f == DEAD || (f == EIO_READ && due(number)))
 		return -EIO;
 	if (f == SLOW)
