@@ -271,7 +271,7 @@ def test_server_that_is_stopped(linked, tmp_path):
         m = linked(fault.url('x', size=SIZE, rate=4 * MIB))
         t = reader(m)
         eventually('something has come', lambda: any(r['sent'] for r in fault.requests('x')))
-        fault.process.send_signal(signal.SIGSTOP)
+        harness.freeze(fault.process.pid)
         seen(m, 'x: the server has stopped sending')
         fault.process.send_signal(signal.SIGCONT)
         t.join()

@@ -92,7 +92,7 @@ def locked(path, first=0, n=0):
 
 @contextlib.contextmanager
 def stopped(process):
-    process.send_signal(signal.SIGSTOP)
+    freeze(process.pid)
     try:
         yield
     finally:

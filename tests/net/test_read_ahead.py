@@ -13,7 +13,7 @@ import pytest
 import chunkindex
 import zipwriter
 from chunkindex import CHUNK, overwrite
-from harness import eventually
+from harness import eventually, freeze
 from origin import MIB, PRIVATE, LinkedCarton, errno_of
 from relay import relay
 
@@ -110,7 +110,7 @@ def test_what_came_before_an_error(nginx, large, mount, cache):
             before = link.counts()['down']
             first = pool.submit(os.pread, f.fileno(), 8 * CHUNK, 0)
             eventually('some has come', lambda: link.counts()['down'] - before > CHUNK * 5 // 4)
-            link.process.send_signal(signal.SIGSTOP)
+            freeze(link.process.pid)
             try:
                 got = first.result()
                 assert 0 < len(got) < 8 * CHUNK and got == large[1][:len(got)]
