@@ -12,7 +12,7 @@ import zlib
 
 import pytest
 
-from harness import CARTONCTL, CARTONFS, ctl, environment, read_file, run
+from harness import CARTONCTL, CARTONFS, SLOW, ctl, environment, read_file, run
 from zipwriter import TOML, Carton, read_zip, sample
 
 
@@ -96,7 +96,7 @@ def test_cat_to_a_closed_pipe(work, ignored):
     p.stdout.read(1)
     p.stdout.close()
     err = p.stderr.read()
-    assert (p.wait(30), err) == (-signal.SIGPIPE, b'')
+    assert (p.wait(30 * SLOW), err) == (-signal.SIGPIPE, b'')
 
 
 def test_cat_to_a_full_disk(source):

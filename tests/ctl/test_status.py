@@ -352,7 +352,7 @@ def test_watch(mount, sample_carton):
         assert max(map(len, plain(out.decode()).replace('\r', '').split('\n'))) <= 80 + len('\x1b[H\x1b[J')
         unmount(m.path)
         m.wait_end()
-    assert p.wait(harness.EXIT_S) == 0
+    assert p.wait(harness.EXIT_S * harness.SLOW) == 0
     os.close(leader)
 
 
@@ -614,7 +614,7 @@ def test_priorities_for_the_journal(mount_fg, work):
         with pytest.raises(OSError):
             (where / 'model/bad').read_bytes()
         unmount(where)
-        assert p.wait(harness.EXIT_S) == 0
+        assert p.wait(harness.EXIT_S * harness.SLOW) == 0
         lines = (work / 'journal').read_text().splitlines()
         assert any(ln.startswith('<3>cartonfs: model/bad: sha256 mismatch') for ln in lines), lines
         # what ends a unit before it has mounted: each in one line, without a hint that is for people at a terminal

@@ -310,7 +310,7 @@ def end(*processes):
     for p in processes:
         p.kill()
     for p in processes:
-        p.wait(harness.EXIT_S)
+        p.wait(harness.EXIT_S * harness.SLOW)
         p.stdout.close()
 
 

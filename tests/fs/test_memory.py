@@ -149,7 +149,7 @@ def test_a_small_file_cannot_take_much(work, kind):
     path = small_file(work / 'm.carton', kind)
     limited = ['sh', '-c', 'ulimit -d 131072 && exec "$@"', 'sh']
     p = subprocess.run([*limited, harness.CARTONCTL, 'ls', path],
-                       capture_output=True, text=True, env=harness.environment(), timeout=60)
+                       capture_output=True, text=True, env=harness.environment(), timeout=60 * harness.SLOW)
     assert p.returncode == 1
     lines = p.stderr.splitlines()
     assert re.search(r'takes at least \d+ MiB of memory, and the limit is \d+ MiB; '

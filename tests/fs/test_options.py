@@ -648,7 +648,7 @@ def test_secrets_in_a_url_are_hidden_while_mounting(fault, point):
             check_cmdline(pid, fault.url('silent/m.carton'))
     finally:
         p.terminate()
-        p.wait(harness.EXIT_S)
+        p.wait(harness.EXIT_S * harness.SLOW)
         harness.abandon(where, [])
 
 
@@ -660,7 +660,7 @@ def test_secrets_in_a_url_are_hidden_by_cartonctl(nginx, cache):
                          env=harness.environment())
     assert p.stdout.read(1) == b'\0'        # it now writes to a full pipe
     check_cmdline(p.pid, shown)
-    assert p.stdout.read() == bytes((8 << 20) - 1) and p.wait(60) == 0
+    assert p.stdout.read() == bytes((8 << 20) - 1) and p.wait(60 * harness.SLOW) == 0
     p.stdout.close()
 
 
@@ -723,7 +723,7 @@ def test_secrets_of_a_mirror_are_hidden_by_cartonctl(nginx, cache):
     check_cmdline(p.pid, shown)
     assert p.stdout.read() == bytes((8 << 20) - 1)
     err = p.stderr.read()
-    assert p.wait(60) == 0
+    assert p.wait(60 * harness.SLOW) == 0
     p.stdout.close()
     p.stderr.close()
     assert b'hunter2' not in err and b'tok3n' not in err, err
@@ -789,7 +789,7 @@ def test_start_that_is_ended(big_carton, point, sig):
     child, = harness.eventually('it has a child', lambda: [
         d for d in harness.daemons(where) if harness.parent(d) == p.pid])
     p.send_signal(sig)
-    assert p.wait(harness.EXIT_S) != 0
+    assert p.wait(harness.EXIT_S * harness.SLOW) != 0
     harness.wait_exit(child)
     assert mountinfo(where) is None
     p.communicate()

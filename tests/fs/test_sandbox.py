@@ -144,7 +144,7 @@ def test_failed_start_leaves_no_mounter(point, work):
     where = point()
     p = subprocess.Popen([CARTONFS, '-f', work / 'bad', where], stderr=subprocess.PIPE,
                          env=harness.environment(), start_new_session=True)
-    p.communicate(timeout=harness.EXIT_S)
+    p.communicate(timeout=harness.EXIT_S * harness.SLOW)
     assert p.returncode == 32 and mountinfo(where) is None
     assert not [n for n in map(status, Path('/proc').glob('[0-9]*/status'))
                 if n['PPid'] == str(p.pid)]

@@ -321,7 +321,7 @@ def test_dead_holder_is_followed(work, mount, fault, cache):
         assert len(bodies(fault, 'x')) == 1, 'it waits'
         p.kill()
         p.wait()
-        assert reader.communicate(timeout=60)[0].split()[0].decode() == digest(data)
+        assert reader.communicate(timeout=60 * harness.SLOW)[0].split()[0].decode() == digest(data)
     assert bodies(fault, 'x')[1]['h']['range'].startswith('bytes=')
 
 

@@ -13,7 +13,7 @@ import zipfile
 import pytest
 
 from chunkindex import pread
-from harness import PROGRAMS, ctl, environment
+from harness import PROGRAMS, SLOW, ctl, environment
 from hubrepo import HubServer, Repo, large
 from modelscope import Model, ModelScope
 from origin import MIB, fault_bytes
@@ -287,9 +287,9 @@ def test_interrupted(cache, tmp_path, how):
     with HubServer({NAME: Repo(FILES)}, change=wait) as hub:
         p = subprocess.Popen([PROGRAMS / 'cartonctl', 'import', '--chunk-index', cache.flag, SOURCE, out],
                              env=environment(**env(hub)), stderr=subprocess.PIPE)
-        assert came.wait(60)
+        assert came.wait(60 * SLOW)
         p.send_signal(how)
-        p.communicate(timeout=60)
+        p.communicate(timeout=60 * SLOW)
         assert p.returncode == -how
         go.set()
     assert [f.name for f in out.parent.iterdir()] == ['m.carton'] and out.read_bytes() == b'older'

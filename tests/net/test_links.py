@@ -652,7 +652,7 @@ def test_bomb(linked, fault, work, coding):
         used = os.statvfs(disk)
         assert (used.f_blocks - used.f_bfree) * used.f_frsize < 8 * MIB, 'nothing is left of it'
         assert harness.unmount(m.path).returncode == 0
-        m.process.wait(10)
+        m.process.wait(harness.EXIT_S * harness.SLOW)
         m.ended = True
     finally:
         harness.run('umount', '-l', disk)

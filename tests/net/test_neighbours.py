@@ -20,7 +20,7 @@ import zipfile
 import pytest
 
 import zipwriter
-from harness import at_once, ctl, unmount
+from harness import SLOW, at_once, ctl, unmount
 from origin import LinkedCarton
 
 COUNT = 1000
@@ -408,7 +408,7 @@ def test_a_reader_that_is_interrupted(served, mount, cache, tmp_path):
         s.begun.clear()
         s.gate.clear()
         p = subprocess.Popen(['cat', m / names[1]], stdout=subprocess.DEVNULL)
-        assert s.begun.wait(60)
+        assert s.begun.wait(60 * SLOW)
         p.terminate()
         with at_once():
             p.wait()
@@ -426,7 +426,7 @@ def test_an_end_while_a_span_comes(served, mount_fg, cache, tmp_path):
         s.begun.clear()
         s.gate.clear()
         p = subprocess.Popen(['cat', m / names[1]], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        assert s.begun.wait(60)
+        assert s.begun.wait(60 * SLOW)
         with at_once():
             assert unmount(m.path, lazy=True).returncode == 0
             assert p.wait() != 0

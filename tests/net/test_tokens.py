@@ -291,7 +291,7 @@ def test_many_readers(mount, work, cache, broken):
 
             def slow(h, path):
                 with changed:
-                    assert changed.wait_for(lambda: len(refused) >= n, timeout=harness.EXIT_S)
+                    assert changed.wait_for(lambda: len(refused) >= n, timeout=harness.EXIT_S * harness.SLOW)
                     if left:
                         left.pop()
                         h.close_connection = True
