@@ -45,6 +45,7 @@ NEEDS = {
     'needs_promtool': ('where Prometheus is installed', lambda: shutil.which('promtool')),
     'slow': ('with TEST_SLOW=1 (make slow): takes minutes', lambda: os.environ.get('TEST_SLOW')),
     'needs_plain_build': ('without sanitizers', lambda: not harness.SANITIZED),
+    'needs_sanitizers': ('with sanitizers (make asan, make tsan)', lambda: harness.SANITIZED),
     'needs_own_threads': ('without the thread sanitizer, which has a thread of its own', lambda: not harness.RACES),
     'needs_x86_64': ('on x86-64', lambda: os.uname().machine == 'x86_64'),
     'needs_podman': ('where podman can run a container', harness.podman_runs),

@@ -337,6 +337,20 @@ static int confine_access(const struct carton_paths *paths, const struct sandbox
 	return r < 0 ? failed("Landlock", r) : 0;
 }
 
+#ifdef __SANITIZE_ADDRESS__
+/*
+ * UBSan reads its options when it has something to report. It looks in /proc/self/environ, which the user of a process
+ * that is not dumpable cannot read, and here before that.
+ */
+const char *__ubsan_default_options(void);
+const char *__ubsan_default_options(void)
+{
+	const char *options = getenv("UBSAN_OPTIONS");
+
+	return options ? options : "";
+}
+#endif
+
 /*
  * Gives malloc(3) the limit of arenas that it has by itself, unless the user has set one. Without a
  * limit, it asks for the number of processors when it makes an arena: it would open a file, which

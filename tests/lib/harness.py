@@ -51,10 +51,11 @@ def sanitizer_reports():
     os.chmod(path, 0o1777)
     os.environ['SANITIZER_REPORTS'] = path
     for kind in 'asan', 'ubsan', 'tsan', 'lsan':
-        name, more = f'{kind.upper()}_OPTIONS', ''
+        # UBSan alone names no function unless it is asked for the stack
+        name, more = f'{kind.upper()}_OPTIONS', ':print_stacktrace=1' if kind == 'ubsan' else ''
         file = ROOT / f'tests/{kind}.supp'
         if file.exists():   # copied, because a user who mounts may not read the checkout
-            more = f':suppressions={shutil.copy(file, path)}'
+            more += f':suppressions={shutil.copy(file, path)}'
         os.environ[name] = f'{os.environ.get(name, "")}:log_path={path}/report{more}'
     return Path(path)
 
@@ -148,13 +149,22 @@ def environment(uid=None, **more):
     return keep | dict(PATH=path, LC_ALL='C.UTF-8', TZ='UTC') | more
 
 
+UNNAMED = re.compile(r'  \((/\S+)\+(0x[0-9a-f]+)\)$', re.M)
+
+
+def name_function(found):
+    """`in FUNCTION FILE:LINE` for a line of a stack that has none: a confined process may not open its program."""
+    p = run('addr2line', '-fspe', *found.groups())
+    return f' in {p.stdout.strip()}' if p.returncode == 0 else found[0]
+
+
 def take_reports():
     """The text of all reports of sanitizers since the last call."""
     text = ''
     for path in sorted(REPORTS.glob('report.*')) if REPORTS else ():
         text += f'{path.name}:\n{path.read_text(errors="replace")}\n'
         path.unlink()
-    return text
+    return UNNAMED.sub(name_function, text)
 
 
 def identity(uid):
@@ -404,7 +414,7 @@ def foreground(source, mountpoint, *options, uid=None, env=None):
 def abandon(mountpoint, pids):
     """Cleans up after a failure: kills the daemon and removes the mount."""
     for pid in pids:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
+        with contextlib.suppress(OSError):      # it has ended
             if os.path.realpath(f'/proc/{pid}/exe') == CARTONFS:
                 os.kill(pid, signal.SIGKILL)
     while mountinfo(mountpoint):
