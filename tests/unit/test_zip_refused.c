@@ -241,6 +241,91 @@ static void test_inserted(void **state)
 	}
 }
 
+/* The archive with `n` bytes more at `at`, which its offsets take into account. */
+static struct buf insert(const struct zip_made *z, size_t n_files, size_t at, size_t n)
+{
+	struct buf b = buf_init(SIZE_MAX / 2);
+	char *offset;
+
+	assert_int_equal(buf_reserve(&b, z->out.len + n), 0);
+	memcpy(b.data, z->out.data, at);
+	memset(b.data + at, 0, n);
+	memcpy(b.data + at + n, z->out.data + at, z->out.len - at);
+	b.len = z->out.len + n;
+	for (size_t i = 0; i < n_files; i++) {
+		offset = b.data + z->central[i] + n + 42;
+		if (z->local[i] >= at)
+			put_le32(offset, (uint32_t)(z->local[i] + n));
+	}
+	put_le32(b.data + z->eocd + n + 16, (uint32_t)(z->directory + n));
+	return b;
+}
+
+/*
+ * Bytes behind an entry, however many: up to 64 KiB may be its local extra field, and multiples of
+ * 128 KiB do not fit into what is kept of its length.
+ */
+static void test_gaps(void **state)
+{
+	static const size_t lengths[] = {
+		1, 24, 1000, 64 * KIB - 1, 64 * KIB, 128 * KIB - 1, 128 * KIB, 256 * KIB, 1024 * KIB
+	};
+	static const struct zip_file files[] = { { .name = "a", .data = "x", .n = 1 },
+						 { .name = "b", .data = "y", .n = 1 } };
+	struct zip_made z = zip_make(files, 2, (struct zip_end){ 0 });
+	struct log_seen *seen = log_watch();
+
+	(void)state;
+	for (size_t i = 0; i < 2 * ARRAY_SIZE(lengths); i++) {
+		struct buf b = insert(&z, 2, i % 2 ? z.local[1] : z.directory, lengths[i / 2]);
+
+		seen->n = 0;
+		if (read_all(b.data, b.len) != -EBADMSG)
+			fail_msg("a gap of %zu bytes passed", lengths[i / 2]);
+		assert_says(seen, "is followed by bytes that belong to no entry");
+		buf_finish(&b);
+	}
+	carton_log_set(NULL, NULL);
+	buf_finish(&z.out);
+}
+
+/* A local extra field that goes on in what follows the entry, so that its data would lie there. */
+static void test_extra_too_long(void **state)
+{
+	static const struct zip_file files[] = { { .name = "a", .data = "\x99\x99\x30\0", .n = 4 },
+						 { .name = "b", .data = "y", .n = 1 } };
+	struct zip_made z = zip_make(files, 2, (struct zip_end){ 0 });
+	struct log_seen *seen = log_watch();
+
+	(void)state;
+	assert_int_equal(read_all(z.out.data, z.out.len), 0);
+	put_le16(z.out.data + z.local[0] + 28, 4 + 0x30);
+	assert_int_equal(read_all(z.out.data, z.out.len), -EBADMSG);
+	assert_says(seen, "overlaps what follows it");
+	carton_log_set(NULL, NULL);
+	buf_finish(&z.out);
+}
+
+/* The directory has one entry more than is counted: refused before anything is read. */
+static void test_hidden_entry(void **state)
+{
+	static const struct zip_file files[] = { { .name = "a", .data = "x", .n = 1 },
+						 { .name = "b", .data = "y", .n = 1 } };
+	struct zip_made z = zip_make(files, 2, (struct zip_end){ 0 });
+	struct mem_source *m = mem_source(z.out.data, z.out.len);
+	struct log_seen *seen = log_watch();
+	struct container *c;
+
+	(void)state;
+	put_le16(z.out.data + z.eocd + 8, 1);
+	put_le16(z.out.data + z.eocd + 10, 1);
+	assert_int_equal(zip_open(&m->source, 0, NULL, &c), -EBADMSG);
+	assert_says(seen, "belong to no entry");
+	source_unref(&m->source);
+	carton_log_set(NULL, NULL);
+	buf_finish(&z.out);
+}
+
 /* Each bit of the archive is either without meaning, or its change is noticed. */
 static void test_bit_flips(void **state)
 {
@@ -545,12 +630,14 @@ static void test_directory_data(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_changes),	     cmocka_unit_test(test_cut_off),
-		cmocka_unit_test(test_inserted),     cmocka_unit_test(test_bit_flips),
-		cmocka_unit_test(test_second_end),   cmocka_unit_test(test_names_clash),
-		cmocka_unit_test(test_extra_fields), cmocka_unit_test(test_reported),
-		cmocka_unit_test(test_long_record),  cmocka_unit_test(test_end_in_data),
-		cmocka_unit_test(test_ends_in_data), cmocka_unit_test(test_directory_data),
+		cmocka_unit_test(test_changes),	       cmocka_unit_test(test_cut_off),
+		cmocka_unit_test(test_inserted),       cmocka_unit_test(test_gaps),
+		cmocka_unit_test(test_extra_too_long), cmocka_unit_test(test_hidden_entry),
+		cmocka_unit_test(test_bit_flips),      cmocka_unit_test(test_second_end),
+		cmocka_unit_test(test_names_clash),    cmocka_unit_test(test_extra_fields),
+		cmocka_unit_test(test_reported),       cmocka_unit_test(test_long_record),
+		cmocka_unit_test(test_end_in_data),    cmocka_unit_test(test_ends_in_data),
+		cmocka_unit_test(test_directory_data),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
