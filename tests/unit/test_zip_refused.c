@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Zips that must be refused: one field of a good one is overwritten, or bytes are added. */
+#include <sys/mman.h>
 #include <sys/stat.h>
 
 #include "archive/zip.h"
@@ -306,23 +307,59 @@ static void test_extra_too_long(void **state)
 	buf_finish(&z.out);
 }
 
-/* The directory has one entry more than is counted: refused before anything is read. */
+/* A file of this machine is refused before any entry is read. */
+static void assert_not_opened(const struct zip_made *z, const char *says)
+{
+	int fd = memfd_create("zip", MFD_CLOEXEC);
+	struct log_seen *seen = log_watch();
+	struct source *source;
+	struct container *c;
+
+	assert_int_equal(pwrite_full(fd, z->out.data, z->out.len, 0), 0);
+	assert_int_equal(source_from_fd(fd, &source), 0);
+	assert_int_equal(zip_open(source, 0, NULL, &c), -EBADMSG);
+	assert_says(seen, says);
+	source_unref(source);
+	carton_log_set(NULL, NULL);
+}
+
+/* The directory has one entry more than is counted. */
 static void test_hidden_entry(void **state)
 {
 	static const struct zip_file files[] = { { .name = "a", .data = "x", .n = 1 },
 						 { .name = "b", .data = "y", .n = 1 } };
 	struct zip_made z = zip_make(files, 2, (struct zip_end){ 0 });
-	struct mem_source *m = mem_source(z.out.data, z.out.len);
-	struct log_seen *seen = log_watch();
-	struct container *c;
 
 	(void)state;
-	put_le16(z.out.data + z.eocd + 8, 1);
-	put_le16(z.out.data + z.eocd + 10, 1);
-	assert_int_equal(zip_open(&m->source, 0, NULL, &c), -EBADMSG);
-	assert_says(seen, "belong to no entry");
-	source_unref(&m->source);
-	carton_log_set(NULL, NULL);
+	put_le32(z.out.data + z.eocd + 8, 1 << 16 | 1);
+	assert_not_opened(&z, "belong to no entry");
+	buf_finish(&z.out);
+}
+
+/* So many stored bytes that header and data together are a small number again. */
+static void test_wraps_around(void **state)
+{
+	static const struct zip_file file = {
+		.name = "wide", .data = "x", .n = 1, .method = METHOD_ZSTD, .zip64 = true
+	};
+	struct zip_made z = zip_make(&file, 1, (struct zip_end){ 0 });
+
+	(void)state;
+	put_le64(z.out.data + z.central[0] + 46 + 4 + 4 + 8, UINT64_MAX - 20);
+	assert_not_opened(&z, "is outside of the archive");
+	buf_finish(&z.out);
+}
+
+/* Nobody opens a directory later, so its local header is compared at once. */
+static void test_local_directory(void **state)
+{
+	static const struct zip_file files[] = { { .name = "a", .data = "x", .n = 1 },
+						 { .name = "dir/" } };
+	struct zip_made z = zip_make(files, 2, (struct zip_end){ 0 });
+
+	(void)state;
+	z.out.data[z.local[1] + 30] = 'x';
+	assert_not_opened(&z, "has another name in its local header");
 	buf_finish(&z.out);
 }
 
@@ -633,6 +670,7 @@ int main(void)
 		cmocka_unit_test(test_changes),	       cmocka_unit_test(test_cut_off),
 		cmocka_unit_test(test_inserted),       cmocka_unit_test(test_gaps),
 		cmocka_unit_test(test_extra_too_long), cmocka_unit_test(test_hidden_entry),
+		cmocka_unit_test(test_wraps_around),   cmocka_unit_test(test_local_directory),
 		cmocka_unit_test(test_bit_flips),      cmocka_unit_test(test_second_end),
 		cmocka_unit_test(test_names_clash),    cmocka_unit_test(test_extra_fields),
 		cmocka_unit_test(test_reported),       cmocka_unit_test(test_long_record),
