@@ -299,6 +299,15 @@ def test_wrong_everywhere(linked, fault, cache):
     assert digest(fault_bytes(N)) not in cache.objects() and cache.partials() == {}
 
 
+def test_wrong_bytes_where_nothing_is_verified(linked, fault):
+    """With verify=off, too, a URL that LINKS names is only a place where the bytes may be."""
+    data = fault_bytes(N)
+    m, _ = linked('-o', 'verify=off', x=(data, fault.url('bad', size=N, flip=9), fault.url('good', size=N)),
+                  y=(fault_bytes(N, seed=2), fault.url('y', size=N, seed=2, flip=9)))
+    assert m.read('model/x') == data and gets(fault, 'bad')
+    assert errno_of(m.read, 'model/y') == errno.EIO
+
+
 def test_mended_at_its_origin(linked, fault):
     """Each open asks again: a failure is that open's only."""
     data = fault_bytes(3000)

@@ -121,6 +121,22 @@ def test_damaged_chunk_is_fetched_again(remote, mount, cache):
         assert pread(m / NAME, CHUNK, 7 * CHUNK) == chunk_at(7)
 
 
+def test_lying_index_has_a_file_of_its_own(nginx, remote, mount, mount_fg, cache):
+    """Who believes it does not write over what others have verified."""
+    evil = bytearray(LARGE)
+    evil[7 * CHUNK + 5] ^= 1
+    lie = chunkindex.index_of([(bytes.fromhex(SHA), len(LARGE), CHUNK, chunkindex.chunk_hashes(bytes(evil)))])
+    zipwriter.Carton(method='stored').add(NAME, bytes(evil), sha=SHA).add(chunkindex.PATH, lie).write(
+        nginx.root / 'lie.carton')
+    with mount_fg(remote[0], *cache.options) as m, mount(nginx.url('lie.carton'), *cache.options) as other, \
+            open(m / NAME, 'rb') as f:
+        assert pread(m / NAME, CHUNK, 7 * CHUNK) == chunk_at(7)
+        assert pread(other / NAME, CHUNK, 7 * CHUNK) == evil[7 * CHUNK:8 * CHUNK]
+        assert len(partials(cache)) == 2
+        os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        assert pread(m / NAME, CHUNK, 7 * CHUNK) == chunk_at(7) and 'changed' not in m.log()
+
+
 @pytest.fixture
 def sealed(remote, mount, cache):
     """A mount has verified all chunks, and ended before the whole was hashed: the file of chunks that it left."""
