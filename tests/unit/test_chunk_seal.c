@@ -218,6 +218,19 @@ static void test_agreement_is_of_the_index(void **state)
 	carton_log_set(NULL, NULL);
 }
 
+/* Chunks that nobody has read: the hash of the whole says nothing of what the index has of them. */
+static void test_agreement_is_of_what_was_read(void **state)
+{
+	struct two *t = two_new(*state, NULL, NULL);
+
+	open_chunked(t->a);
+	assert_true(reads_right(t->a, 1000, CHUNK, false));
+	assert_int_equal(state_at_end(t->a->object), OBJECT_VERIFIED);
+	assert_false(agreed_find(t->a->object));
+	object_put(t->a->object);
+	two_free(t);
+}
+
 /* An index lied of `a`: no byte of it is read before it is hashed, whatever others have found. */
 static void test_doubt(void **state)
 {
@@ -251,11 +264,9 @@ int main(void)
 {
 #define TEST(test) cmocka_unit_test_setup_teardown(test, cached_setup, cached_teardown)
 	static const struct CMUnitTest tests[] = {
-		TEST(test_seal_is_of_the_file),
-		TEST(test_seal_is_of_the_index),
-		TEST(test_agreement_is_of_the_file),
-		TEST(test_agreement_is_of_the_index),
-		TEST(test_doubt),
+		TEST(test_seal_is_of_the_file),		  TEST(test_seal_is_of_the_index),
+		TEST(test_agreement_is_of_the_file),	  TEST(test_agreement_is_of_the_index),
+		TEST(test_agreement_is_of_what_was_read), TEST(test_doubt),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
