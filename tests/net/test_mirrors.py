@@ -232,6 +232,18 @@ def test_carton_at_a_mirror_without_checks(nginx, mount_fg, cache):
     assert nginx.requests('home.carton') and not nginx.requests('copy.carton')
 
 
+def test_mirror_by_hash_without_checks(nginx, mount_fg, cache):
+    """The same of a file: what a mirror has under its hash may be anything."""
+    data = fault_bytes(2 * MIB, seed=2)
+    c = Carton(method='stored').add('model/x', data)
+    c.write(nginx.root / 'home.carton')
+    nginx.put(f'objects/{digest(data)}', data[:MIB] + b'?' + data[MIB + 1:])
+    with mount_fg(nginx.url('home.carton'), *mirror(nginx.url('objects/') + '{sha256}'), *cache.options,
+                  '-o', 'verify=off') as m:
+        as_expected(m, c)
+    assert not nginx.requests(digest(data))
+
+
 @pytest.mark.parametrize('template', ['copy.carton?{source}', 'mirror/{source}'])
 def test_secrets_of_the_source_stay_home(nginx, mount_fg, cache, template):
     """A mirror gets the URL of the source without what permits to read it; what says which file it is stays."""
