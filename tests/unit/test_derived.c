@@ -169,13 +169,54 @@ static void test_deadlines(void **state)
 	box_free(b);
 }
 
+/* Something that is made in pieces of `step` bytes, until there are `n`. */
+struct piecewise {
+	uint64_t size;
+	size_t step, n;
+};
+
+static int derive_pieces(void *ctx, struct fill *m)
+{
+	const struct piecewise *p = ctx;
+	char *piece = must(calloc(1, p->step));
+	struct derived_file out;
+	int r = derived_begin(&out, m, p->size);
+
+	for (size_t at = 0; at < p->n && r == 0; at += p->step)
+		r = derived_write(&out, piece, p->step);
+	free(piece);
+	return derived_end(&out, r);
+}
+
+/* It has as many bytes as were announced, in memory or in a file, and no other. */
+static void test_wrong_length(void **state)
+{
+	const uint64_t sizes[] = { 4096, MAX_MEMORY_OBJECT + 4096 };
+	struct box *b = box_new();
+
+	(void)state;
+	box_start(b, NULL, true);
+	for (size_t i = 0; i < 2; i++)
+		for (int more = -1; more <= 1; more++) {
+			struct piecewise p = { sizes[i], 1024, sizes[i] + (size_t)(more * 1024) };
+			struct object *o;
+
+			assert_int_equal(object_add_derived(b->store, "pieces", p.size,
+							    derive_pieces, &p, &o),
+					 0);
+			assert_int_equal(get(o), more ? -EBADMSG : 0);
+			if (!more)
+				object_put(o);
+		}
+	box_free(b);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_nested_crowd),
-		cmocka_unit_test(test_nobody_waits),
-		cmocka_unit_test(test_stop),
-		cmocka_unit_test(test_deadlines),
+		cmocka_unit_test(test_nested_crowd), cmocka_unit_test(test_nobody_waits),
+		cmocka_unit_test(test_stop),	     cmocka_unit_test(test_deadlines),
+		cmocka_unit_test(test_wrong_length),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
