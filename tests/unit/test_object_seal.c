@@ -339,13 +339,84 @@ static void test_given_file_that_fails(void **state)
 	}
 }
 
+/*
+ * The kernel may read by itself what was hashed since this store began, and is a file of the cache.
+ * Nothing else: neither what has a seal only, nor what was found damaged, nor a part of the carton.
+ */
+static void test_copy_for_the_kernel(void **state)
+{
+	struct cached *e = *state;
+	struct box *b = sealed_box(e, METHOD_ZSTD, 0, SEALS_USE);
+	struct object *o = last(b)->object;
+	char got[4];
+
+	log_watch();
+	assert_int_equal(get(o), 0);
+	assert_int_equal(object_state(o), OBJECT_VERIFIED);
+	assert_true(object_copy_fd(o) >= 0);
+	assert_int_equal(pread_full(object_copy_fd(o), got, 4, 1000), 0);
+	assert_memory_equal(got, last(b)->data + 1000, 4);
+	damage(e, last(b), 1000);
+	assert_int_equal(object_read(o, got, 4, 1000, false), -EBADMSG);
+	assert_int_equal(object_copy_fd(o), -ENODATA);
+	object_put(o);
+	box_free(b);
+
+	make_seal(e, METHOD_ZSTD);
+	b = sealed_box(e, METHOD_ZSTD, 0, SEALS_USE);
+	o = last(b)->object;
+	assert_int_equal(get(o), 0);
+	assert_int_equal(object_state(o), OBJECT_SEALED);
+	assert_int_equal(object_copy_fd(o), -ENODATA);
+	object_put(o);
+	box_free(b);
+
+	b = sealed_box(e, METHOD_STORED, 0, SEALS_OFF);
+	o = last(b)->object;
+	assert_int_equal(get(o), 0);
+	assert_int_equal(object_copy_fd(o), -ENODATA);
+	object_put(o);
+	box_free(b);
+	carton_log_set(NULL, NULL);
+}
+
+/* What nobody has verified is not kept for those who think that somebody has. */
+static void test_unverified(void **state)
+{
+	struct cached *e = *state;
+
+	for (int method = 0; method < 2; method++) {
+		struct box *b = box_new();
+		struct box_item *item = box_add_made(b, MAX_MEMORY_OBJECT + SIZE, 1,
+						     method ? METHOD_ZSTD : METHOD_STORED);
+
+		item->sha256[0] ^= 1;
+		b->seals = SEALS_USE;
+		box_start(b, e->cache, false);
+		assert_int_equal(get(item->object), 0);
+		assert_true(reads_right(item, item->entry.size, 0, false));
+		object_put(item->object);
+		assert_false(has_seal(e, b));
+		assert_false(cache_has(e->cache, item->sha256));
+		box_free(b);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_later_store),		  TEST(test_off),	 TEST(test_corrupt),
-		TEST(test_changed_before),	  TEST(test_cut_before), TEST(test_cached_damaged),
-		TEST(test_other_place),		  TEST(test_other_key),	 TEST(test_given_file),
+		TEST(test_later_store),
+		TEST(test_off),
+		TEST(test_corrupt),
+		TEST(test_changed_before),
+		TEST(test_cut_before),
+		TEST(test_cached_damaged),
+		TEST(test_other_place),
+		TEST(test_other_key),
+		TEST(test_given_file),
 		TEST(test_given_file_that_fails),
+		TEST(test_copy_for_the_kernel),
+		TEST(test_unverified),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
