@@ -119,6 +119,22 @@ def test_size_of_a_damaged_object(work, mount_fg, fault, cache, size, kind):
         assert m.read('model/x') == data
 
 
+@pytest.mark.parametrize('size', [2 * MIB - 1, 2 * MIB + 1])
+def test_size_that_links_has_wrong(work, mount_fg, fault, cache, size):
+    """Everybody was told that size: what the cache has is right, and is not read as if it were longer or shorter."""
+    data = fault_bytes(2 * MIB)
+    c = carton_of(work, x=(data, fault.url('x', size=len(data))))
+    with mount_fg(work / 'm.carton', *PRIVATE, *cache.options) as m:
+        assert m.read('model/x') == data
+    c.links_text = c.links_toml() + f'[sizes]\n{digest(data)} = {size}\n'
+    c.write(work / 'm.carton')
+    for seals in ('on', 'off'):
+        with mount_fg(work / 'm.carton', *PRIVATE, *cache.options, '-o', f'seals={seals}') as m:
+            assert os.stat(m / 'model/x').st_size == size
+            assert m.error('model/x') == 'EIO'
+            assert digest(data) in cache.objects()
+
+
 def damage(path, at):
     """Other bytes in a published object, as a disk makes them: mode and size stay."""
     path.chmod(0o600)

@@ -150,6 +150,9 @@ def test_index_with_another_size(nginx, tmp_path, mount_fg, cache):
         assert f'says that it has {SIZE - CHUNK} bytes, but it has {SIZE}' in m.log()
     with mount_fg(path, *PRIVATE, *cache.options, '-o', 'verify=open') as m:
         assert m.read(NAME) == LARGE
+    # also where it is in the cache by now
+    with mount_fg(path, *PRIVATE, *cache.options) as m:
+        assert m.error(NAME) == 'EIO'
 
 
 # ---- servers that lie ----

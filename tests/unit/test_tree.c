@@ -475,8 +475,13 @@ static void test_links(void **state)
 	name[MAX_COMPONENT + 1] = '\0';
 	plant_add(p, "dir/m", name);
 	plant_add(p, "dir/sub/deep", NULL);
+	/* a kernel would leave the mount by these */
+	plant_add(p, "l19", "/top");
+	plant_add(p, "l20", "../top");
 	plant_add(p, "top", NULL);
 	t = plant_build(p);
+	assert_null(tree_resolve(tree_find(t, "l19")));
+	assert_null(tree_resolve(tree_find(t, "l20")));
 	for (size_t i = 0; i < ARRAY_SIZE(links); i++) {
 		const char *to = links[i].to;
 		struct node *want = !to			      ? NULL :
