@@ -9,6 +9,7 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import struct
 import subprocess
@@ -342,6 +343,26 @@ def test_forged_agreement(work, mount, cache, name):
         eventually('all of it is hashed', whole_is_hashed(m))
         assert m.state('model/large') == ('corrupt' if path != work / 'm.carton' else 'verified')
         assert hashed(m) >= len(LARGE)
+
+
+def test_seal_for_an_agreement(work, mount, cache):
+    """The seal that an index which lies has got of its chunks, copied to the notes, says nothing of the whole."""
+    sha = hashlib.sha256(OTHER).digest()
+    lie = chunkindex.index_of([(sha, len(LARGE), CHUNK, chunkindex.chunk_hashes(LARGE))])
+    path = carton_of(lie, sha=sha.hex()).write(work / 'lie.carton')
+    for _ in range(5):
+        with mount(path, *cache.options) as m:
+            assert pread(m / 'model/large', 100, 0) == LARGE[:100]
+        if cache.seals():
+            break
+        shutil.rmtree(cache.path)       # the machine was slow: the whole was hashed
+    [seal] = cache.seals().values()
+    (cache.path / 'v1/notes' / seal.name).write_text('the whole agrees with its chunks')
+    with mount(path, *cache.options) as m:
+        with contextlib.suppress(OSError):      # unless it shows before this is answered
+            assert m.read('model/large') == LARGE
+        eventually('all of it is hashed', whole_is_hashed(m))
+        assert m.state('model/large') == 'corrupt'
 
 
 def test_unpacked(work, mount):

@@ -6,6 +6,9 @@
  */
 #include "cache_help.h"
 
+#include <sys/socket.h>
+#include <sys/un.h>
+
 static char last_log[1024];
 
 static void keep_log(void *ctx, enum carton_log_level level, const char *subject,
@@ -215,6 +218,12 @@ static void test_unsafe_dirs(void **state)
 	snprintf(why, sizeof(why), "%s: this directory of the cache has mode 0720", path);
 	assert_refused(e->cache, EPERM, why);
 	chmod(path, 0700);
+	snprintf(path, sizeof(path), "%s/v1", e->cache);
+	chmod(path, 0722);
+	snprintf(why, sizeof(why), "%s: this directory of the cache has mode 0722", path);
+	assert_refused(e->cache, EPERM, why);
+	chmod(path, 0700);
+	snprintf(path, sizeof(path), "%s/v1/objects", e->cache);
 
 	/* Root owns /usr; for root, a directory of someone else. */
 	if (geteuid() == 0) {
@@ -556,9 +565,21 @@ enum thing {
 	A_FIFO,
 	A_DIR, /* with a file and a FIFO in it */
 	A_LINK,
+	A_SOCKET, /* which cannot be opened */
 	A_DEAD_LINK,
 	THINGS,
 };
+
+static void put_socket(const char *path)
+{
+	struct sockaddr_un name = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	assert_true(fd >= 0 && strlen(path) < sizeof(name.sun_path));
+	strcpy(name.sun_path, path);
+	assert_int_equal(bind(fd, (struct sockaddr *)&name, sizeof(name)), 0);
+	close(fd);
+}
 
 static void put_thing(const struct env *e, const char *path, enum thing thing)
 {
@@ -578,6 +599,9 @@ static void put_thing(const struct env *e, const char *path, enum thing thing)
 		break;
 	case A_LINK:
 		assert_int_equal(symlink(e->dir, path), 0);
+		break;
+	case A_SOCKET:
+		put_socket(path);
 		break;
 	default:
 		assert_int_equal(symlink("nowhere", path), 0);

@@ -173,7 +173,10 @@ static void secret_path(const struct env *e, char path[PATH_MAX])
 	snprintf(path, PATH_MAX, "%s/v1/seals/secret", e->cache);
 }
 
-/* Others could have read it, a part of it is lost, or it is no file: no old seal opens any more. */
+/*
+ * Others could have read it or made it, a part of it is lost, or it is no file: no old seal opens
+ * any more.
+ */
 static void test_secret(void **state)
 {
 	struct env *e = *state;
@@ -183,13 +186,16 @@ static void test_secret(void **state)
 	struct stat st;
 
 	secret_path(e, path);
-	for (int kind = 0; kind < 5; kind++) {
+	/* only root can give it to another user */
+	for (int kind = geteuid() == 0 ? -1 : 0; kind < 5; kind++) {
 		struct cache *c = open_cache(e, 0);
 
 		assert_int_equal(put(c, k), 0);
 		assert_int_equal(cache_tag_key(c, was), 0);
 		cache_close(c);
-		if (kind == 0)
+		if (kind == -1)
+			assert_int_equal(chown(path, 4711, 4711), 0);
+		else if (kind == 0)
 			assert_int_equal(chmod(path, 0640), 0);
 		else if (kind == 1)
 			assert_int_equal(truncate(path, KEY_SIZE - 1), 0);
@@ -205,9 +211,60 @@ static void test_secret(void **state)
 		assert_int_equal(get(c, k, SIZE), -ENOENT);
 		assert_int_equal(lstat(path, &st), 0);
 		assert_int_equal(st.st_mode, S_IFREG | 0600);
+		assert_int_equal(st.st_uid, geteuid());
 		assert_int_equal(put(c, k), 0);
 		cache_close(c);
 	}
+}
+
+#define PURPOSES 3
+
+static void macs(const struct cache *c, const uint8_t of[2 * SHA256_SIZE],
+		 uint8_t ret[PURPOSES][SHA256_SIZE])
+{
+	static const char *const purposes[PURPOSES] = { "seals of chunks", "notes", "tags" };
+
+	for (size_t i = 0; i < PURPOSES; i++)
+		assert_int_equal(cache_mac(c, purposes[i], of, ret[i]), 0);
+}
+
+/*
+ * A MAC is of its purpose, of both hashes in their order, and of this cache: a copy under any other
+ * name says nothing.
+ */
+static void test_mac(void **state)
+{
+	struct env *e = *state, other;
+	struct cache *c = open_cache(e, 0), *d;
+	uint8_t of[2 * SHA256_SIZE], all[6][PURPOSES][SHA256_SIZE], again[PURPOSES][SHA256_SIZE];
+	const uint8_t *flat = &all[0][0][0];
+
+	memcpy(of, key_of(1).sha256, SHA256_SIZE);
+	memcpy(of + SHA256_SIZE, key_of(2).sha256, SHA256_SIZE);
+	macs(c, of, all[0]);
+	for (size_t i = 1; i < 4; i++) {
+		of[i * 21] ^= 1;
+		macs(c, of, all[i]);
+		of[i * 21] ^= 1;
+	}
+	memcpy(of, key_of(2).sha256, SHA256_SIZE);
+	memcpy(of + SHA256_SIZE, key_of(1).sha256, SHA256_SIZE);
+	macs(c, of, all[4]);
+	other = *e;
+	snprintf(other.cache, sizeof(other.cache), "%s/d", e->dir);
+	d = open_cache(&other, 0);
+	macs(d, of, all[5]);
+	for (size_t i = 0; i < 6 * PURPOSES; i++)
+		for (size_t k = 0; k < i; k++)
+			assert_memory_not_equal(flat + i * SHA256_SIZE, flat + k * SHA256_SIZE,
+						SHA256_SIZE);
+	cache_close(d);
+	cache_close(c);
+	/* a later mount has the same */
+	c = open_cache(e, 0);
+	macs(c, of, again);
+	assert_memory_equal(again, all[4], sizeof(again));
+	cache_close(c);
 }
 
 /* A directory in the place of the secret: no seals, until it is removed. */
@@ -216,7 +273,7 @@ static void test_no_secret(void **state)
 	struct env *e = *state;
 	struct cache *c = open_cache(e, 0);
 	struct key k = key_of(1);
-	uint8_t key[KEY_SIZE];
+	uint8_t key[KEY_SIZE], of[2 * SHA256_SIZE] = { 0 };
 	char path[PATH_MAX];
 
 	cache_close(c);
@@ -224,6 +281,7 @@ static void test_no_secret(void **state)
 	assert_true(unlink(path) == 0 && mkdir(path, 0700) == 0);
 	c = open_cache(e, 0);
 	assert_int_equal(cache_tag_key(c, key), -ENOENT);
+	assert_int_equal(cache_mac(c, "notes", of, key), -ENOENT);
 	assert_int_equal(put(c, k), -EINVAL);
 	assert_int_equal(get(c, k, SIZE), -ENOENT);
 	assert_int_equal(cache_seal_check(c, k.sha256), -ENOENT);
@@ -379,6 +437,7 @@ int main(void)
 		TEST(test_put_and_get), TEST(test_flipped_and_cut), TEST(test_swapped),
 		TEST(test_secret),	TEST(test_no_secret),	    TEST(test_other_kinds),
 		TEST(test_space),	TEST(test_killed),	    TEST(test_one_secret),
+		TEST(test_mac),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
