@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Files of unverified bytes: a cache entry, an unnamed file, memory; resuming, room, and threads
- * that write at once.
+ * Files of unverified bytes: a cache entry, an unnamed file, memory; resuming, room, threads that
+ * write at once, and others who write to what is committed.
  */
 #include "cache_help.h"
 
@@ -268,6 +268,85 @@ static void test_unusable(void **state)
 	cache_close(c);
 }
 
+/* ---- others who write to the file ---- */
+
+#define VERIFIED 5000
+
+static struct file *committed;
+
+/* Status 0: it is refused; 1: it is as long as what was verified; 2: it is not. */
+static int commit(const struct env *e)
+{
+	struct source *source;
+
+	(void)e;
+	if (file_commit(committed, NULL, VERIFIED, &source) < 0)
+		return 0;
+	return source->size == VERIFIED ? 1 : 2;
+}
+
+static int open_kind(struct cache *c, int kind)
+{
+	if (kind == 0)
+		return file_cache(c, key_of(1).sha256, &committed);
+	return kind == 1 ? file_unnamed(c, &committed) : file_memory(2 * VERIFIED, &committed);
+}
+
+/* A byte is added at the nth system call of the commit. False: it has no nth. */
+static bool lengthen_at(struct env *e, int kind, int n, unsigned ended[3])
+{
+	struct cache *c = open_cache(e, 0);
+	struct source *writer;
+	int status;
+	pid_t pid;
+
+	assert_int_equal(open_kind(c, kind), 0);
+	assert_int_equal(put(committed, key_of(1), 0, VERIFIED), 0);
+	assert_int_equal(file_source(committed, &writer), 0);
+	status = child_stop_at(commit, e, n, &pid);
+	if (status < 0) {
+		assert_int_equal(pwrite_full(writer->fd, "x", 1, VERIFIED), 0);
+		ended[child_finish(pid)]++;
+	}
+	source_unref(writer);
+	file_abort(committed, false);
+	cache_close(c);
+	walk(e->cache, true);
+	return status < 0;
+}
+
+/* Whoever adds bytes while it is committed: they never become part of what was verified. */
+static void test_longer(void **state)
+{
+	for (int kind = 0; kind < 3; kind++) {
+		unsigned ended[3] = { 0, 0, 0 };
+
+		for (int n = 0; lengthen_at(*state, kind, n, ended); n++)
+			;
+		assert_true(ended[0] > 0 && ended[1] > 0);
+		assert_int_equal(ended[2], 0);
+	}
+}
+
+/* What has lost bytes that were written does not get zeros in their place. */
+static void test_shorter(void **state)
+{
+	struct env *e = *state;
+	struct cache *c = open_cache(e, 0);
+	struct source *writer, *source;
+
+	for (int kind = 0; kind < 3; kind++) {
+		assert_int_equal(open_kind(c, kind), 0);
+		assert_int_equal(put(committed, key_of(1), 0, VERIFIED), 0);
+		assert_int_equal(file_source(committed, &writer), 0);
+		assert_int_equal(ftruncate(writer->fd, VERIFIED - 1), 0);
+		source_unref(writer);
+		assert_int_equal(file_commit(committed, NULL, VERIFIED, &source), -ENOSPC);
+		assert_false(has(c, key_of(1)));
+	}
+	cache_close(c);
+}
+
 /* ---- sparse ---- */
 
 static void assert_bytes(struct file *d, struct key k, uint64_t off, size_t n, bool right)
@@ -388,6 +467,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_threads, env_setup, env_teardown),
 		cmocka_unit_test_setup_teardown(test_order, env_setup, env_teardown),
 		cmocka_unit_test_setup_teardown(test_unusable, env_setup, env_teardown),
+		cmocka_unit_test_setup_teardown(test_longer, env_setup, env_teardown),
+		cmocka_unit_test_setup_teardown(test_shorter, env_setup, env_teardown),
 		cmocka_unit_test_setup_teardown(test_sparse, env_setup, env_teardown),
 		cmocka_unit_test_setup_teardown(test_sparse_leaves, env_setup, env_teardown),
 		cmocka_unit_test_setup_teardown(test_stream, env_setup, env_teardown),
