@@ -130,6 +130,30 @@ def test_the_one_that_is_wanted(cache, work, registry):
     assert find(cache, Signed(registry, work).url.replace(':v1', f'@{s.artifact.digest}'))[0] == 2
 
 
+def test_what_was_refused_is_not_kept(cache, work, registry):
+    """Whoever may write to a registry can attach one: it does not take the place of the right one, which is kept."""
+    s = Signed(registry, work, *TEXTS[:2])
+    s.by_tag(*map(listed, s.bundles))
+    assert find(cache, s.url, '"signer": 0') == (0, TEXTS[:1], '')
+    assert find(cache, s.url, 'nobody') == (2, [TEXTS[0], *TEXTS[:2]], '')
+    assert find(cache, s.url, '"signer": 0', offline=True) == (0, TEXTS[:1], '')
+
+
+def test_kept_of_each_version(cache, work, registry):
+    """What a tag names next has a signature of its own; that of the version before stays."""
+    s, last = Signed(registry, work, TEXTS[0]), Artifact({'x': b'the next one'})
+    s.by_tag(listed(s.bundles[0]))
+    assert find(cache, s.url, '"signer": 0')[0] == 0
+    s.push(work, last, 'v1')
+    b = bundle(TEXTS[1], last)
+    s.push(work, b, 'b')
+    put(registry, s.name, last.digest.replace(':', '-'), index_of(listed(b)), INDEX)
+    assert find(cache, s.url, '"signer": 1') == (0, TEXTS[1:2], '')
+    assert find(cache, s.url, '"signer": 1', offline=True) == (0, TEXTS[1:2], '')
+    pinned = s.url.replace(':v1', f'@{s.artifact.digest}')
+    assert find(cache, pinned, '"signer": 0', offline=True) == (0, TEXTS[:1], '')
+
+
 def test_damaged_in_the_cache(cache, work, registry):
     s = Signed(registry, work, TEXTS[0])
     s.by_tag(listed(s.bundles[0]))
