@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import shutil
+import signal
 import subprocess
 import termios
 from pathlib import Path
@@ -13,9 +14,10 @@ from pathlib import Path
 import pytest
 
 import oms
-from harness import (CARTONCTL, CARTONFS, IS_ROOT, NOBODY, ctl, daemons, environment, eventually, mountinfo, run,
-                     unmount)
+from harness import (CARTONCTL, CARTONFS, IS_ROOT, NOBODY, ctl, daemons, environment, eventually, identity, mountinfo,
+                     run, unmount, wait_exit)
 from packing import pack
+from probing import mounter_of, status
 from signing import chain, payload, verified
 from zipwriter import TOML, Carton, sample
 
@@ -400,6 +402,47 @@ def test_passphrase_at_the_terminal(work, key, encrypted, word, status):
     os.close(leader)
     assert p.wait() == status and word.encode() not in shown, shown
     assert (work / 'm.carton.sig').exists() == (status == 0)
+
+
+def is_ending(pid):
+    """Is a process gone, or about to be, and not only asleep?"""
+    try:
+        s = status(f'/proc/{pid}/status')
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    return s['State'][0] != 'S' or bool((int(s['SigPnd'], 16) | int(s['ShdPnd'], 16)) >> (signal.SIGKILL - 1) & 1)
+
+
+@pytest.mark.needs_root
+def test_nobody_reads_the_key(work, encrypted):
+    """
+    The process that has it gives its memory to no other of the user, and does not outlive the one that signs, whatever
+    ends that.
+    """
+    for path in (work, *work.iterdir()):
+        os.chown(path, NOBODY, NOBODY)
+    leader, follower = pty.openpty()
+    os.fchown(follower, NOBODY, NOBODY)
+
+    def control():
+        os.setsid()
+        fcntl.ioctl(follower, termios.TIOCSCTTY, 0)
+
+    p = subprocess.Popen([CARTONCTL, 'sign', 'm.carton', '--key=enc.pem'], cwd=work, env=environment(NOBODY), stdin=follower,
+                         stdout=follower, stderr=follower, preexec_fn=control, **identity(NOBODY))
+    shown = b''
+    while b'Passphrase of enc.pem: ' not in shown:
+        shown += os.read(leader, 4096)
+    key, = mounter_of(p.pid)
+    assert os.stat(f'/proc/{p.pid}').st_uid == NOBODY
+    assert os.stat(f'/proc/{key}/mem').st_uid == 0
+    eventually('it waits for what is typed', lambda: status(f'/proc/{key}/status')['State'][0] == 'S')
+    p.kill()
+    p.wait()
+    assert is_ending(key)
+    wait_exit(key)
+    os.close(leader)
+    os.close(follower)
 
 
 # ---- where it goes ----

@@ -3,6 +3,7 @@
 verify_key and verify_ca: what is mounted is what the signature covers, and nothing else is. The signatures are made by
 the openssl command (oms.py), each wrong in one place.
 """
+import base64
 import fcntl
 import hashlib
 import json
@@ -389,6 +390,16 @@ def leaf(k, **kw):
     return oms.Signer(k.ca, 'case', **kw)
 
 
+def weak(k):
+    """A signer below an authority whose key others could find."""
+    middle = oms.Key(k.d, 'weak', 'prime192v1')
+    middle.cert = k.ca.certify(middle, '/CN=weak', oms.Authority.CA)
+    signer = oms.Signer(k.ca, 'case')
+    signer.cert = k.ca.certify(signer, '/O=Acme/CN=Models', oms.LEAF, by=middle)
+    signer.chain = [signer.cert, middle.cert, k.ca.between.cert]
+    return signer
+
+
 CHAINS = {
     'expired': (lambda k: leaf(k, days=-1), 'chain: certificate 1: certificate has expired'),
     'other root': (lambda k: oms.Signer(k.foreign, 'case'), 'chain: certificate 2: unable to get'),
@@ -399,6 +410,7 @@ CHAINS = {
     'other name with more': (lambda k: leaf(k, subject='/CN=x', extensions=oms.LEAF + 'subjectAltName=DNS:a.CN=Models\n'),
                              'signer: it is "CN=x"'),
     'curve': (lambda k: leaf(k, curve='secp224r1'), 'key of certificate 1 is not on P-256'),
+    'weak authority': (weak, 'certificate key too weak'),
 }
 
 
@@ -408,6 +420,12 @@ def test_chain_is_refused(carton, point, keys, case):
     signed(carton, make(keys))
     line = refused(carton.path, point, '-o', rf'verify_ca={keys.ca.cert},signer=CN=Models\,O=Acme')
     assert why in line, line
+
+
+def test_address_is_no_name(carton, point, keys):
+    """The four bytes of one are no text, although some spell a word."""
+    signed(carton, leaf(keys, subject='/CN=x', extensions=oms.LEAF + 'subjectAltName=IP:97.98.99.100\n'))
+    assert 'signer: it is "CN=x"' in refused(carton.path, point, '-o', f'verify_ca={keys.ca.cert},signer=abcd')
 
 
 @pytest.mark.parametrize('between', [
@@ -462,6 +480,15 @@ def test_rules_of_a_chain(carton, point, work, case):
     for signer in r'CN=Models\,O=Acme', 'models@acme.example':
         line = refused(carton.path, point, '-o', f'verify_ca={ca.cert},signer={signer}')
         assert 'chain: certificate ' in line and why in line, line
+
+
+def test_bytes_behind_a_certificate(carton, point, keys):
+    material = keys.leaf.material()
+    first = material['x509CertificateChain']['certificates'][0]
+    first['rawBytes'] = oms.encode(base64.b64decode(first['rawBytes']) + b'0')
+    carton.sig.write_text(oms.bundle(keys.leaf, oms.statement(oms.listing(carton.hashes())), material=material))
+    assert 'chain: certificate 1 is malformed' in refused(
+        carton.path, point, '-o', rf'verify_ca={keys.ca.cert},signer=CN=Models\,O=Acme')
 
 
 def test_chain_of_another(carton, point, keys):

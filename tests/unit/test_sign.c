@@ -11,6 +11,8 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+#include <openssl/evp.h>
+#include <openssl/pem.h>
 
 #include "base/util.h"
 #include "sign/check.h"
@@ -137,6 +139,46 @@ static void sign_text(const char *text, struct buf *ret)
 	unlink(path);
 }
 
+static void write_new_key(char path[32])
+{
+	EVP_PKEY *key = EVP_EC_gen("P-384");
+	BIO *out = BIO_new(BIO_s_mem());
+	char text[1024] = "";
+
+	assert_true(key && out &&
+		    PEM_write_bio_PrivateKey(out, key, NULL, NULL, 0, NULL, NULL) == 1);
+	assert_in_range(BIO_read(out, text, sizeof(text) - 1), 1, sizeof(text) - 2);
+	write_file(text, path);
+	BIO_free(out);
+	EVP_PKEY_free(key);
+}
+
+/* The process that has the key signs with another one, as a provider might: that is not taken. */
+static void test_another_signature(void **state)
+{
+	uint8_t signature[SIGNER_SIGNATURE];
+	char path[32], other[32];
+	struct signer s, t;
+	size_t n;
+	int fd;
+
+	(void)state;
+	write_file(private_key, path);
+	write_new_key(other);
+	assert_int_equal(signer_start(&(struct signer_options){ .key = path }, &s), 0);
+	assert_int_equal(signer_start(&(struct signer_options){ .key = other }, &t), 0);
+	fd = s.fd;
+	s.fd = t.fd;
+	assert_int_equal(signer_sign(&s, "text", 4, signature, &n), -EIO);
+	s.fd = fd;
+	assert_int_equal(signer_sign(&s, "text", 4, signature, &n), 0);
+	/* its process has a copy of s.fd, which was open when it began */
+	signer_end(&t);
+	signer_end(&s);
+	unlink(path);
+	unlink(other);
+}
+
 struct reader {
 	const struct trust *trust;
 	struct buf text, payload;
@@ -195,6 +237,7 @@ int main(void)
 		cmocka_unit_test(test_base64_both_ways),
 		cmocka_unit_test(test_encoding),
 		cmocka_unit_test(test_left_out),
+		cmocka_unit_test(test_another_signature),
 		cmocka_unit_test(test_thread_outlives_trust),
 	};
 
