@@ -169,10 +169,13 @@ if LANDLOCK >= 2:
         open_dir.mkdir()
         open_dir.chmod(0o777)
         with probe(sample_carton[0], uid=who) as p:
-            for path in ('/etc/shadow', mine, open_dir, '/proc/1/environ'):
+            # /proc/1/status: everybody may read it; a sanitizer reads of other processes, too
+            for path in ('/etc/shadow', mine, open_dir, '/proc/1/environ', *([] if SANITIZED else ['/proc/1/status'])):
                 assert p.ask('read', path) == 'EACCES', path
-            assert p.ask('write', mine) == 'EACCES'
+            assert p.ask('write', mine) == p.ask('truncate', mine) == 'EACCES'
             assert p.ask('create', open_dir / 'new') == 'EACCES'
+            # where its files without a name are
+            assert p.ask('create', f'/var/tmp/{work.name}') == 'EACCES'
             assert p.ask('remove', mine) == 'EACCES'
             assert p.ask('read /etc/hosts') == ''       # what names are resolved with
             assert p.ask('read /proc/self/status') == ''
@@ -204,8 +207,8 @@ if LANDLOCK >= 2:
         with probe(work / 'tree', uid=who) as p:
             assert p.ask('read', work / 'tree/model/a') == ''
             assert p.ask('read', work / 'beside') == 'EACCES'
-            assert p.ask('write', work / 'tree/model/a') == 'EACCES'
-            assert p.ask('create', work / 'tree/model/b') == 'EACCES'
+            assert p.ask('write', work / 'tree/model/a') == p.ask('truncate', work / 'tree/model/a') == 'EACCES'
+            assert p.ask('create', work / 'tree/model/b') == p.ask('remove', work / 'tree/model/a') == 'EACCES'
 
     def test_cartonctl_files(library, sample_carton, who, work):
         mine = forbidden(who, work)
@@ -353,6 +356,7 @@ class Attack:
 CLONE_VM, CLONE_NEWUSER, CLONE_NEWNET = 0x100, 0x10000000, 0x40000000
 O_ASYNC = 0o20000
 F_SETSIG, F_SETOWN_EX = 10, 15
+NETLINK_AUDIT = 9
 MEMORY = [Attack('mmap', 'EPERM', 'memory'), Attack('mmap', 'EPERM', 'code'),
           Attack('mmap', 'EPERM', 'code', 'PROGRAM'), Attack('mprotect', 'EPERM', 'protect')]
 ATTACKS = [
@@ -361,6 +365,8 @@ ATTACKS = [
     Attack('fchmod', 'SIGSYS', 'mode', 'PROGRAM', '02755'),
     Attack('fchmod', 'SIGSYS', 'mode', 'PROGRAM', '0777'),
     Attack('openat', 'SIGSYS', 'setid', 'NEW'),
+    # times of a file by its name
+    Attack('utimensat', 'SIGSYS', 'call', 'utimensat', 0, 1, 0, 0),
     # signals by way of a limit, of input or output, of a lease, of a directory
     Attack('fcntl', 'SIGSYS', 'fcntl', fcntl.F_SETOWN, 1), Attack('fcntl', 'SIGSYS', 'fcntl', F_SETSIG, 9),
     Attack('fcntl', 'SIGSYS', 'fcntl', F_SETOWN_EX, 1), Attack('fcntl', 'SIGSYS', 'fcntl', fcntl.F_NOTIFY, 1),
@@ -602,9 +608,22 @@ def test_no_network_where_none_is_needed(probe, sample_carton, listener, who, op
 
 
 def test_network_of_a_remote_carton(probe, remote, listener):
+    """TCP, and what resolving a name takes: no other protocol, kernel interface or socket of another process."""
+    allowed = [(socket.AF_INET, socket.SOCK_STREAM, 0), (socket.AF_INET6, socket.SOCK_DGRAM, 0),
+               (socket.AF_NETLINK, socket.SOCK_RAW, 0)]
+    refused = [(family, kind, 0) for family in (socket.AF_UNIX, socket.AF_PACKET, socket.AF_VSOCK, socket.AF_ALG)
+               for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM)]
+    refused += [(socket.AF_INET, socket.SOCK_RAW, 1), (socket.AF_INET6, socket.SOCK_SEQPACKET, 0),
+                (socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_AUDIT)]
     with probe(remote) as p:
         assert p.ask('connect', *listener) == ''
-        assert p.ask('family', int(socket.AF_UNIX)) == 'EACCES'
+        for words in allowed:
+            assert p.ask('call socket', *map(int, words)) == '', words
+        for words in refused:
+            assert p.ask('call socket', *map(int, words)) == 'EACCES', words
+        # one of datagrams could be connected to another process; the address of the answer is wrong
+        for kind, gives in (socket.SOCK_STREAM, 'EFAULT'), (socket.SOCK_DGRAM, 'EACCES'):
+            assert p.ask('call socketpair', int(socket.AF_UNIX), int(kind), 0, 0) == gives
 
 
 # ---- as a service ----

@@ -6,6 +6,7 @@
  * and answers each with a line: 0, or the errno.
  *
  *	read PATH | write PATH | create PATH | remove PATH	a file
+ *	truncate PATH						the same, open for reading only
  *	connect ADDRESS PORT | bind PORT | family NUMBER	a socket
  *	mode PATH OCTAL | setid PATH				fchmod() of a file, a new one with 04755
  *	memory | protect | code [PATH]				a page that is written and run, or a file's
@@ -147,6 +148,8 @@ static int try(char *line)
 		return try_read(rest);
 	if (strcmp(line, "write") == 0)
 		return open(rest, O_WRONLY);
+	if (strcmp(line, "truncate") == 0)
+		return open(rest, O_RDONLY | O_TRUNC);
 	if (strcmp(line, "create") == 0)
 		return open(rest, O_WRONLY | O_CREAT, 0600);
 	if (strcmp(line, "remove") == 0)
