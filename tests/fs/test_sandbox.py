@@ -607,6 +607,13 @@ def test_no_network_where_none_is_needed(probe, sample_carton, listener, who, op
         assert p.ask('family', int(socket.AF_NETLINK)) == 'EACCES'
 
 
+def test_offline_before_it_is_open(library, sample_carton, listener):
+    with cartonctl(library, sample_carton[0], None, 'verify', '--offline') as p:
+        assert p.ask('connect', *listener) == 'EACCES'
+    with cartonctl(library, sample_carton[0], None) as p:
+        assert p.ask('connect', *listener) == ''
+
+
 def test_network_of_a_remote_carton(probe, remote, listener):
     """TCP, and what resolving a name takes: no other protocol, kernel interface or socket of another process."""
     allowed = [(socket.AF_INET, socket.SOCK_STREAM, 0), (socket.AF_INET6, socket.SOCK_DGRAM, 0),
