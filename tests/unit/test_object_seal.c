@@ -194,6 +194,12 @@ static void test_cached_damaged(void **state)
 	b = sealed_box(e, METHOD_ZSTD, 0, SEALS_USE);
 	expect(b, OBJECT_VERIFIED);
 	box_free(b);
+	/* without a seal all of it is hashed, and made again */
+	b = sealed_box(e, METHOD_ZSTD, 0, SEALS_OFF);
+	damage(e, last(b), 3 * MIB);
+	expect(b, OBJECT_VERIFIED);
+	assert_int_equal(box_located(b), 1);
+	box_free(b);
 	/* a seal alone is of no use */
 	assert_int_equal(unlink(path), 0);
 	b = sealed_box(e, METHOD_ZSTD, 0, SEALS_USE);
