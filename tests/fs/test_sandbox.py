@@ -503,8 +503,13 @@ def test_files_are_made_only_where_they_are_needed(library, sample_carton, progr
 def test_no_input_to_a_terminal(library, sample_carton, request_name, high):
     """Whatever is in the half of the register that the kernel ignores."""
     number = {'TIOCSTI': termios.TIOCSTI, 'TIOCLINUX': 0x541c}[request_name]
+    shown = number | high if number | high < 65536 else f'{number | high:#x}'
     with cartonctl(library, sample_carton[0], None) as p:
         assert p.ask('call ioctl 0', number | high) == 'ENOTTY'
+        p.close()
+        # the kernel says so of what is no terminal, too
+        said = p.process.communicate(timeout=harness.EXIT_S * harness.SLOW)[1]
+    assert re.search(rf'sandbox: the system call ioctl\(0, {shown}, .*\) is not allowed; it fails with ENOTTY$', said, re.M), said
 
 
 def test_killed_daemon_is_a_dead_mount(probe, sample_carton, who):

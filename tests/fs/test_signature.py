@@ -299,6 +299,7 @@ WRONG = {
                      'resources: model/a.bin is signed with another sha256 than MANIFEST has'),
     'digest in capitals': (resources(lambda f: f[1].update(digest=f[1]['digest'].upper())), 'another sha256'),
     'longer digest': (resources(lambda f: f[1].update(digest=f[1]['digest'] + 'ab')), 'another sha256'),
+    'digest with a digit more': (resources(lambda f: f[1].update(digest=f[1]['digest'] + 'a')), 'another sha256'),
     'one more': (resources(lambda f: f.append(dict(f[0], name='model/z'))),
                  'resources: model/z is signed, and MANIFEST does not list it'),
     'one less': (resources(lambda f: f[:-1]), 'MANIFEST: it lists model/config.json, and the signature does not'),
