@@ -40,6 +40,8 @@ static bool is_hidden(uint32_t c)
 {
 	size_t i = 0;
 
+	if (c >= 0x20 && c < 0x7f)
+		return false;
 	while (i < ARRAY_SIZE(hidden) && c > hidden[i].last)
 		i++;
 	return i < ARRAY_SIZE(hidden) && c >= hidden[i].first;
@@ -50,18 +52,30 @@ static void put_bytes(enum carton_escape style, const char *s, size_t n, char *r
 {
 	const char *more = style == CARTON_ESCAPE_LABEL ? "\\" : "";
 
-	for (size_t i = 0; i < n; i++)
-		ret += sprintf(ret, "%s\\x%02x", more, (unsigned)(uint8_t)s[i]);
+	for (size_t i = 0; i < n; i++) {
+		ret = stpcpy(stpcpy(ret, more), "\\x");
+		hex_encode((const uint8_t *)s + i, 1, ret);
+		ret += 2;
+	}
 }
 
 /* \uNNNN, or two of them. */
 static void put_code(uint32_t c, char *ret)
 {
-	if (c < 0x10000)
-		sprintf(ret, "\\u%04x", (unsigned)c);
-	else
-		sprintf(ret, "\\u%04x\\u%04x", (unsigned)(0xd800 + ((c - 0x10000) >> 10)),
-			(unsigned)(0xdc00 + (c & 0x3ff)));
+	uint32_t first = c < 0x10000 ? c : 0xd800 + ((c - 0x10000) >> 10);
+	const uint8_t unit[] = { (uint8_t)(first >> 8), (uint8_t)first };
+
+	hex_encode(unit, sizeof(unit), stpcpy(ret, "\\u"));
+	if (c >= 0x10000)
+		put_code(0xdc00 + (c & 0x3ff), ret + 6);
+}
+
+/* The character, perhaps behind a backslash. */
+static void put_plain(const char *before, const char *s, size_t n, char *ret)
+{
+	ret = stpcpy(ret, before);
+	memcpy(ret, s, n);
+	ret[n] = '\0';
 }
 
 static bool is_quoted(enum carton_escape style, char c)
@@ -79,11 +93,11 @@ static size_t escape_json(const char *s, size_t n, char ret[CARTON_ESCAPE_SIZE])
 	if (step == 0)
 		strcpy(ret, "\xef\xbf\xbd");
 	else if (found)
-		sprintf(ret, "\\%c", letters[found - names]);
+		put_plain("\\", &letters[found - names], 1, ret);
 	else if ((unsigned char)*s < 0x20)
 		put_code((unsigned char)*s, ret);
 	else
-		sprintf(ret, "%.*s", (int)step, s);
+		put_plain("", s, step, ret);
 	return step ? step : 1;
 }
 
@@ -97,12 +111,11 @@ size_t carton_escape(enum carton_escape style, const char *s, size_t n,
 	if (style == CARTON_ESCAPE_JSON && !(step && is_hidden(c)))
 		return escape_json(s, n, ret);
 	if (step && style != CARTON_ESCAPE_ALL && !is_hidden(c) && !is_quoted(style, *s)) {
-		memcpy(ret, s, step);
-		ret[step] = '\0';
+		put_plain("", s, step, ret);
 	} else if (step == 0 && style >= CARTON_ESCAPE_JSON) {
 		strcpy(ret, "\xef\xbf\xbd");
 	} else if (is_quoted(style, *s)) {
-		sprintf(ret, "\\%c", *s);
+		put_plain("\\", s, 1, ret);
 	} else if (style == CARTON_ESCAPE_JSON) {
 		put_code(c, ret);
 	} else if (style == CARTON_ESCAPE_LABEL && *s == '\n') {
@@ -113,14 +126,35 @@ size_t carton_escape(enum carton_escape style, const char *s, size_t n,
 	return step ? step : 1;
 }
 
+/* How many bytes at the start of [s, s+n) are characters that a string of JSON has as they are. */
+static size_t json_run(const char *s, size_t n)
+{
+	size_t at = 0, step = 1;
+
+	for (; at < n && step > 0; at += step) {
+		unsigned char c = (unsigned char)s[at];
+
+		if (c >= 0x80)
+			step = utf8_step(s + at, n - at);
+		else
+			step = c >= 0x20 && c != '"' && c != '\\';
+	}
+	return at;
+}
+
 int buf_add_json_part(struct buf *b, const char *s, size_t n)
 {
 	char shown[CARTON_ESCAPE_SIZE];
 
 	while (n > 0 && !b->error) {
-		size_t step = escape_json(s, n, shown);
+		size_t step = json_run(s, n);
 
-		buf_adds(b, shown);
+		if (step > 0) {
+			buf_add(b, s, step);
+		} else {
+			step = escape_json(s, n, shown);
+			buf_adds(b, shown);
+		}
 		s += step;
 		n -= step;
 	}

@@ -76,12 +76,22 @@ int buf_addf(struct buf *b, const char *fmt, ...)
 
 int buf_add_encoded(struct buf *b, const char *s, size_t n, const char *kept)
 {
+	static const char digits[] = "0123456789ABCDEF";
 	int r = 0;
 
-	for (; n > 0 && r == 0; s++, n--)
-		r = isalnum((unsigned char)*s) || (*s && strchr(kept, *s)) ?
-			    buf_addc(b, *s) :
-			    buf_addf(b, "%%%02X", (unsigned char)*s);
+	for (size_t run; n > 0 && r == 0; s += run, n -= run) {
+		for (run = 0; run < n &&
+			      (isalnum((unsigned char)s[run]) || (s[run] && strchr(kept, s[run])));)
+			run++;
+		if (run > 0) {
+			r = buf_add(b, s, run);
+		} else {
+			const uint8_t c = (uint8_t)*s;
+
+			r = buf_add(b, (char[]){ '%', digits[c >> 4], digits[c & 15] }, 3);
+			run = 1;
+		}
+	}
 	return r;
 }
 

@@ -232,16 +232,30 @@ static bool parameter(const char *url, const char *name, char *ret, size_t n)
 	return false;
 }
 
-static bool is_signature(const char *url, const char *name, size_t n)
+/* Which of `signatures` may be in the query of a URL: a bit for each. */
+static uint64_t signatures_of(const char *url)
 {
+	uint64_t found = 0;
 	char value[1];
 
+	_Static_assert(ARRAY_SIZE(signatures) <= 64, "a bit for each");
 	for (size_t i = 0; i < ARRAY_SIZE(signatures); i++) {
-		const char *s = signatures[i].name, *with = signatures[i].with;
+		const char *with = signatures[i].with;
+
+		found |= (uint64_t)(!with || parameter(url, with, value, 1)) << i;
+	}
+	return found;
+}
+
+/* Is the name one of those in `among`? */
+static bool is_signature(uint64_t among, const char *name, size_t n)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(signatures); i++) {
+		const char *s = signatures[i].name;
 		size_t len = strcspn(s, "*");
 
-		if ((s[len] ? n > len : n == len) && strncasecmp(name, s, len) == 0 &&
-		    (!with || parameter(url, with, value, 1)))
+		if ((among >> i & 1) && (s[len] ? n > len : n == len) &&
+		    strncasecmp(name, s, len) == 0)
 			return true;
 	}
 	return false;
@@ -251,7 +265,7 @@ static bool is_signature(const char *url, const char *name, size_t n)
  * Is the parameter a secret? Also if its value has one, behind ; or ? or in a URL with userinfo:
  * not all readers divide a query alike.
  */
-static bool is_secret(const char *url, const char *text, size_t n)
+static bool is_secret(uint64_t among, const char *text, size_t n)
 {
 	char *copy = strndup(text, n), *colon;
 	size_t len = copy ? decode(copy, n) : 0, part;
@@ -264,7 +278,7 @@ static bool is_secret(const char *url, const char *text, size_t n)
 			part++;
 		equals = memchr(p, '=', part);
 		secret = is_secret_name(p, equals ? (size_t)(equals - p) : part) ||
-			 is_signature(url, p, equals ? (size_t)(equals - p) : part);
+			 is_signature(among, p, equals ? (size_t)(equals - p) : part);
 	}
 	colon = len ? memchr(copy, ':', len) : NULL;
 	secret = secret || (colon && memchr(colon, '@', len - (size_t)(colon - copy)));
@@ -276,6 +290,7 @@ static bool is_secret(const char *url, const char *text, size_t n)
 static int add_query(struct buf *to, const char *url, size_t query, bool shown)
 {
 	const char *at = url + query, *p;
+	uint64_t among = signatures_of(url);
 	char before = '?';
 	int r = 0;
 	size_t n;
@@ -283,8 +298,8 @@ static int add_query(struct buf *to, const char *url, size_t query, bool shown)
 	while (r == 0 && (p = next_parameter(&at, &n))) {
 		const char *equals = memchr(p, '=', n);
 
-		if (is_signature(url, p, equals ? (size_t)(equals - p) : n) ||
-		    (shown && is_secret(url, p, n)))
+		if (is_signature(among, p, equals ? (size_t)(equals - p) : n) ||
+		    (shown && is_secret(among, p, n)))
 			continue;
 		r = buf_addc(to, before);
 		if (r == 0)
@@ -356,12 +371,13 @@ char *http_source_label(const char *source, char *ret, size_t n)
 {
 	const char *last = strrchr(source, '@'), *at = source + strcspn(source, "?"), *p;
 	bool url = http_is_url(source) || any_scheme(source);
+	uint64_t among = signatures_of(source);
 	size_t len;
 
 	/* a URL whose scheme was forgotten */
 	url = url || (!is_path(source) && last && memchr(source, ':', (size_t)(last - source)));
 	while (!url && !is_path(source) && (p = next_parameter(&at, &len)))
-		url = is_secret(source, p, len);
+		url = is_secret(among, p, len);
 	if (url)
 		return http_url_redact(source, ret, n);
 	snprintf(ret, n, "%s", source);

@@ -103,6 +103,15 @@ void json_document(FILE *f, const char *s)
 
 /* ---- reading JSON ---- */
 
+/* Reads the \uNNNN at `s`; of the text behind it nothing, which sscanf() would measure first. */
+static bool read_unit(const char *s, unsigned *ret)
+{
+	char unit[sizeof("\\uNNNN")];
+
+	snprintf(unit, sizeof(unit), "%.6s", s);
+	return sscanf(unit, "\\u%4x", ret) == 1;
+}
+
 /*
  * The character of the \uNNNN at `s`, or of two that are a surrogate pair. Returns the bytes of it;
  * 0: none.
@@ -113,10 +122,10 @@ static size_t decode_code(const char *s, char ret[MB_LEN_MAX], size_t *ret_n)
 	unsigned c, low;
 	size_t took = 6;
 
-	if (sscanf(s, "\\u%4x", &c) != 1 || c == 0)
+	if (strncmp(s, "\\u", 2) != 0 || !read_unit(s, &c) || c == 0)
 		return 0;
-	if (c >= 0xd800 && c < 0xdc00 && strnlen(s, 12) == 12 &&
-	    sscanf(s + 6, "\\u%4x", &low) == 1 && low >= 0xdc00 && low < 0xe000) {
+	if (c >= 0xd800 && c < 0xdc00 && strnlen(s, 12) == 12 && read_unit(s + 6, &low) &&
+	    low >= 0xdc00 && low < 0xe000) {
 		c = 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);
 		took = 12;
 	}

@@ -4,9 +4,12 @@ import errno
 import hashlib
 import json
 import os
+import re
+import resource
 
 import pytest
 
+import harness
 from harness import CARTONFS, ctl, eventually, run
 from origin import MIB, errno_of, fault_bytes, lines_of
 from tensorfiles import BAD, every_safetensors_dtype, safetensors, st_bytes, weights
@@ -121,6 +124,18 @@ def test_short_and_long_headers(work, n):
         p = ctl('ls', path)
         assert p.returncode == 1 or n == 9 and length == 1 << 20, p.stdout
         assert 'Traceback' not in p.stderr and p.stderr
+
+
+def test_info_of_much_metadata(work):
+    """Each text of it is read for itself, however much follows: it takes a second of CPU at most."""
+    metadata = {f'key {i}': f'a "value" é\1 ' * 20 for i in range(10000)}
+    path = put(work / 'w.safetensors', st_bytes({'__metadata__': metadata}, b''))
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    out = ctl('info', path).stdout
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    took = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    assert re.findall(r'(key \d+): a "value" é\\x01 a', out) == list(metadata)
+    assert took < 1 * harness.SLOW
 
 
 def test_no_carton_comes_here(work, mount_fg, cache):

@@ -157,6 +157,43 @@ static void test_end(void **state)
 	assert_string_equal(out, "\\udb40\\udc41");
 }
 
+/* Runs of text that stays as it is, and what does not, in each order of three. */
+static void test_runs_of_json(void **state)
+{
+	static const struct {
+		const char *s, *json;
+	} parts[] = {
+		{ "plain, 1 \x7f", "plain, 1 \x7f" },
+		{ "\"", "\\\"" },
+		{ "\\", "\\\\" },
+		{ "\r\n", "\\r\\n" },
+		{ "\x01\x1f", "\\u0001\\u001f" },
+		{ "\xc3\xa9\xe6\xa8\xa1\xf0\x9f\x98\x80", "\xc3\xa9\xe6\xa8\xa1\xf0\x9f\x98\x80" },
+		{ "\xff", "\xef\xbf\xbd" },
+		{ "\xe6\xa8", "\xef\xbf\xbd\xef\xbf\xbd" }, /* ends too early */
+		{ "", "" },
+	};
+	const size_t n = ARRAY_SIZE(parts);
+
+	(void)state;
+	for (size_t i = 0; i < n * n * n; i++) {
+		struct buf text = buf_init(256), want = buf_init(256), got = buf_init(256);
+		const size_t order[] = { i / n / n, i / n % n, i % n };
+
+		buf_adds(&want, "\"");
+		for (size_t k = 0; k < ARRAY_SIZE(order); k++) {
+			buf_adds(&text, parts[order[k]].s);
+			buf_adds(&want, parts[order[k]].json);
+		}
+		buf_adds(&want, "\"");
+		assert_int_equal(buf_add_json(&got, text.data, text.len), 0);
+		assert_string_equal(got.data, want.data);
+		buf_finish(&text);
+		buf_finish(&want);
+		buf_finish(&got);
+	}
+}
+
 static char logged[4096];
 
 static void on_log(void *ctx, enum carton_log_level level, const char *subject, const char *message)
@@ -204,6 +241,7 @@ int main(void)
 		cmocka_unit_test(test_each_code_point),
 		cmocka_unit_test(test_not_utf8),
 		cmocka_unit_test(test_end),
+		cmocka_unit_test(test_runs_of_json),
 		cmocka_unit_test(test_log),
 		cmocka_unit_test(test_shell_word),
 	};
