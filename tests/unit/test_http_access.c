@@ -373,8 +373,16 @@ static void test_user_redirect_class(void **state)
 static void test_proxy(void **state)
 {
 	static const char *const refused[] = {
-		"http://localhost/x", "http://127.0.0.1/x", "http://10.1.2.3/x",
-		"http://[::1]/x",     "http://0x7f.1/x",    "http://a.localhost./x",
+		"http://localhost/x",
+		"http://127.0.0.1/x",
+		"http://10.1.2.3/x",
+		"http://[::1]/x",
+		"http://0x7f.1/x",
+		"http://a.localhost./x",
+		/* a proxy would connect to these before there is a request */
+		"https://10.1.2.3/x",
+		"https://[::1]/x",
+		"https://localhost/x",
 	};
 	struct http_request q = { .trust = HTTP_LINKS };
 	struct http_response r;
@@ -384,9 +392,11 @@ static void test_proxy(void **state)
 	(void)state;
 	server_clear(&main_server);
 	setenv("http_proxy", url_of(&main_server, proxy, "/"), 1);
+	setenv("https_proxy", proxy, 1);
 	setenv("no_proxy", "direct.invalid", 1);
 	http = start_default();
 	unsetenv("http_proxy");
+	unsetenv("https_proxy");
 	unsetenv("no_proxy");
 	/* The name is the proxy's to resolve, and its own loopback address is no obstacle. */
 	q.url = "http://somewhere.invalid/size=10/x";

@@ -150,10 +150,13 @@ static void test_path(void **state)
 {
 	static const char *const good[] = {
 		"a", "a/b", "...", "a=b c", "model/w.bin", ".hidden", "1:2", "ab:c", "a..b/..c",
-		"\xf0\x9f\xa5\xb3",
+		"\xf0\x9f\xa5\xb3", "\xc2\xa0", "\xc3\x80/x",
 	}, *const bad[] = {
 		"", "/", "/a", "a/", "a//b", ".", "..", "./a", "a/.", "a/./b", "a/..", "../a",
 		"a\\b", "c:", "C:x", "a\n", "a\x7f", "a/\x1f", "\xff", "a/\xed\xa0\x80",
+		/* beside characters that are not ASCII; and controls of C1 */
+		"\xc3\xa9/../x", "\xc3\xa9//x", "\xc3\xa9\\x", "\xc3\xa9\x1f",
+		"\xc3\xa9\x7f", "a\xc2\x80", "\xc2\x9b", "a/\xc2\x9f/b",
 	};
 	char path[MAX_PATH_LEN + 2];
 
