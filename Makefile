@@ -277,7 +277,8 @@ mutants: test-deps
 	@$(MAKE) --no-print-directory $(ALL_CORES) tests
 	@tests/mutants/run $(BUILD) $(foreach name,$(ONLY),'$(name)')
 
-# Reads, damages and kills for a while; with BUILD=build-tsan under the thread sanitizer.
+# Readers, and whoever writes to files, serves, forges or kills, for a while, in all kinds of tests/soak or ONLY
+# some; with BUILD=build-tsan under the thread sanitizer.
 SOAK_SECONDS ?= 600
 SOAK_TSAN := $(filter build-tsan,$(BUILD))
 # 16 mounts, caches between them, an object store; as root, on this machine. FLEET: what to measure.
@@ -293,7 +294,7 @@ image: all test-deps
 soak: test-deps
 	@$(MAKE) --no-print-directory $(ALL_CORES) $(if $(SOAK_TSAN),$(SANITIZE) VARIANT=-fsanitize=thread) all
 	@$(if $(SOAK_TSAN),TEST_SLOWDOWN=8 TSAN_OPTIONS='halt_on_error=1 suppressions=$(CURDIR)/tests/tsan.supp') \
-		tests/soak $(BUILD) $(SOAK_SECONDS)
+		tests/soak/run $(BUILD) $(SOAK_SECONDS) $(addprefix --only ,$(ONLY))
 
 # Tests of files over 4 GiB.
 slow: test-deps
@@ -518,7 +519,7 @@ help:
 	@echo "make check-sign     Sigstore's own library, from npm, on signatures of cartonctl"
 	@echo "make mutants        take out checks: their tests must fail (ONLY='zip-*')"
 	@echo 'make slow           tests of files over 4 GiB'
-	@echo 'make soak           readers, damage, kills (SOAK_SECONDS=600, BUILD=build-tsan)'
+	@echo 'make soak           readers, attackers, kills (SOAK_SECONDS=600, ONLY=, BUILD=build-tsan)'
 	@echo 'make fleet          measure many nodes, caches and an object store (root)'
 	@echo 'make image          build the container image and run it (root)'
 	@echo 'make fuzz           fuzz the parsers (FUZZ_SECONDS=60 each)'

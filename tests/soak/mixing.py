@@ -1,54 +1,39 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """
-    tests/soak BUILD [SECONDS]
-
-16 processes read three mounts of one carton with a chunk index, in all ways that there are, and compare
-what they get with what was packed. Meanwhile entries of the cache, which has no room for everything, are
-damaged and removed, copies are written to while they are made, `cartonctl cache gc` and `verify` run, and
-readers are killed while they wait. One mount is killed and mounted again. Two live all the time, of the
-file and of its URL, which is refreshed: their memory, descriptors of each kind, threads and inotify watches
-must not grow.
-
-Prints a line of progress every ten seconds, and at the end what was checked: `N passed, N failed`.
+All at once, for longer: 16 processes read three mounts of one carton with a chunk index, in all ways that there
+are. Meanwhile entries of the cache, which has no room for everything, are damaged and removed, copies are written
+to while they are made, `cartonctl cache gc` and `verify` run, and readers are killed while they wait. One mount is
+killed and mounted again. Two live all the time, of the file and of its URL, which is refreshed: their memory,
+descriptors of each kind, threads and inotify watches must not grow.
 """
 import contextlib
-import ctypes
 import errno
 import hashlib
 import json
 import mmap
 import os
 import random
-import shutil
 import signal
 import struct
 import subprocess
-import sys
-import tempfile
 import time
 from collections import Counter
 from multiprocessing import Process, RawArray
 from pathlib import Path
 
-os.environ['BUILD_DIR'] = sys.argv[1]
-sys.dont_write_bytecode = True
-sys.path.insert(0, str(Path(__file__).resolve().with_name('lib')))
+import chunkindex
+import harness
+import soaking
+from harness import CARTONCTL, SLOW, eventually, mountinfo, run
+from origin import MIB, Cache, LinkedCarton, nginx_at
+from zipwriter import INDEX
 
-import chunkindex  # noqa: E402
-import harness  # noqa: E402
-from harness import CARTONCTL, CARTONFS, SLOW, eventually, mountinfo, run  # noqa: E402
-from origin import MIB, Cache, LinkedCarton, nginx_at  # noqa: E402
-from zipwriter import INDEX  # noqa: E402
-
-SECONDS = int(sys.argv[2]) if len(sys.argv) > 2 else 600
 READERS = 16
 WARM_UP = 0.25                          # of the time, before what lives is measured
-PROGRESS_S = 10
-DAMAGE_S, KILL_S, REFRESH_S = 1.0, 15.0, 5.0    # the mean time between two of them
+DAMAGE_S, KILL_S, REFRESH_S = 0.5, 5.0, 5.0    # the mean time between two of them
 FORGIVEN_S = 20 * SLOW                  # how long a file may give EIO after damage was noticed
 TAMPER_S, TAMPER_WRITES = 0.2, 3000     # how long a copy is waited for, and how often a byte of it changes
-HUNG_S = 90 * SLOW                      # no single action takes so long
+HUNG_S = soaking.HUNG_S
 
 
 # ---- the carton ----
@@ -312,41 +297,7 @@ def kind_of(target):
     return target if target.startswith(('/dev/', 'anon_inode:')) else 'other'
 
 
-class Mounted:
-    """cartonfs in the foreground; can be killed and started again."""
-
-    def __init__(self, source, where, options, log):
-        self.cmd = [CARTONFS, '-f', *options, str(source), str(where)]
-        self.where, self.log, self.process = str(where), log, None
-
-    def start(self):
-        with open(self.log, 'ab') as log:
-            self.process = subprocess.Popen(self.cmd, stdin=subprocess.DEVNULL, stdout=log,
-                                            stderr=log, env=harness.environment())
-        eventually('a mount or an end',
-                   lambda: self.serves() or self.process.poll() is not None, 60)
-        assert self.process.poll() is None, Path(self.log).read_text()[-2000:]
-
-    def serves(self):
-        """Opens a file: of a killed mount the kernel still knows names, but opens none."""
-        with contextlib.suppress(OSError):
-            os.close(os.open(f'{self.where}/MANIFEST', os.O_RDONLY))
-            return True
-
-    def kill(self):
-        """And waits for the mounter, which has /dev/fuse open as well."""
-        self.process.kill()
-        self.process.wait()
-        eventually('all of it has ended', lambda: not harness.daemons(self.where))
-
-    def stop(self):
-        """The exit status, after an unmount that must work at once."""
-        if (p := harness.unmount(self.where)).returncode:
-            return p.stderr
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            return self.process.wait(30 * SLOW)
-        return 'does not end'
-
+class Measured(soaking.Mounted):
     def measure(self):
         """VmRSS in MiB, descriptors that are not sockets, threads."""
         proc = Path(f'/proc/{self.process.pid}')
@@ -387,35 +338,55 @@ class Damage:
     """Does things to the cache that a disk, a user or another program could do."""
 
     def __init__(self, cache, shared):
-        self.cache, self.s, self.done, self.runs, self.tampered = cache, shared, 0, [], 0
+        self.cache, self.s, self.done, self.runs = cache, shared, 0, []
+        self.effect, self.deck = Counter(), []
         self.by_hash = {}
         for i, path in enumerate(shared.paths):
             self.by_hash.setdefault(hashlib.sha256(shared.content[path]).hexdigest(), []).append(i)
 
+    KINDS = ['flip', 'cut', 'remove', 'fifo', 'directory', 'partial', 'tamper', 'gc', 'verify']
+
     def one(self):
+        """The next kind of damage; each comes in turn, and again at once if it changed nothing."""
         self.reap()
-        rng = random
+        if not self.deck:
+            self.deck = random.sample(self.KINDS, len(self.KINDS))
+        kind = self.deck.pop()
+        n = self.do(kind)
+        self.effect[kind] += n
+        self.done += n
+        if not n:
+            self.deck.append(kind)
+
+    def do(self, kind):
+        """How much was changed; of a command, that it has begun."""
         objects = [*self.cache.objects().items(), *self.cache.seals().items()]
-        kind = rng.choice(['flip', 'flip', 'cut', 'remove', 'remove', 'fifo', 'directory',
-                           'partial', 'tamper', 'tamper', 'gc', 'verify', 'list'])
-        if kind in ('gc', 'verify', 'list'):
+        if kind in ('gc', 'verify'):
             self.runs.append(subprocess.Popen(
                 [CARTONCTL, 'cache', kind, self.cache.flag], stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=harness.environment()))
-        elif kind == 'tamper':
+            return 1
+        if kind == 'tamper':
             self.copies_suffer()
-            self.tampered += self.tamper()
+            tampered = self.tamper()
             self.copies_suffer()
-        elif kind == 'partial':
+            return tampered
+        if kind == 'partial':
             # chunks that were verified have gone, and a copy that is being written gets a hole
             self.copies_suffer()
-            for p in self.cache.path.glob('v1/partials/*'):
-                with contextlib.suppress(OSError):
-                    os.truncate(p, rng.randrange(os.stat(p).st_size + 1))
-        elif objects:
-            with contextlib.suppress(OSError):
-                self.to(kind, *rng.choice(objects))
-        self.done += 1
+            return sum(self.cut(p) for p in self.cache.path.glob('v1/partials/*'))
+        with contextlib.suppress(OSError, IndexError):
+            self.to(kind, *random.choice(objects))
+            return 1
+        return 0
+
+    @staticmethod
+    def cut(path):
+        with contextlib.suppress(OSError):
+            size = os.stat(path).st_size
+            os.truncate(path, random.randrange(max(size, 1)))
+            return int(size > 0)
+        return 0
 
     def copies_suffer(self):
         """Whatever may be in a partial, or was made of it."""
@@ -427,7 +398,7 @@ class Damage:
         """Changes a byte of a copy that is being made, to and fro; leaves it right or wrong. Was there one?"""
         end = time.monotonic() + TAMPER_S
         while time.monotonic() < end:
-            with contextlib.suppress(OSError, IndexError, ValueError):
+            with contextlib.suppress(OSError, IndexError, ValueError):       # there is none, or it is empty
                 copies = [p for p in self.cache.path.glob('v1/partials/*') if p.suffix != '.v']
                 with open(random.choice(copies), 'r+b', buffering=0) as f:
                     at = random.randrange(os.fstat(f.fileno()).st_size)
@@ -437,8 +408,8 @@ class Damage:
                         os.pwrite(f.fileno(), wrong, at)
                         os.pwrite(f.fileno(), right, at)
                     os.pwrite(f.fileno(), random.choice([wrong, right]), at)
-                    return True
-        return False
+                    return 1
+        return 0
 
     def to(self, kind, name, path):
         # views and files that are made of this content; of views all, as they read several
@@ -471,23 +442,53 @@ class Damage:
 
 # ---- the run ----
 
-class Soak:
-    def __init__(self, where, nginx):
-        self.where, self.checks = where, []
+class Mixed:
+    """All at once: each way to read, each kind of damage, kills, refreshes; memory and descriptors do not grow."""
+    share = 6
+
+    def __init__(self, name, where, seed):
+        random.seed(f'{seed}/{name}')
+        self.name, self.where, self.checks, self.said = name, where, [], []
+        self.where.mkdir()
         self.cache = Cache(where / 'cache')
-        self.content = pack(nginx, where / 'm.carton')
-        options = ['-o', f'private_links,cache_dir={self.cache.path},cache_size=32M']
-        self.mounts, self.url = [], nginx.url('m.carton')
-        for name, source in ('lives', where / 'm.carton'), ('killed', where / 'm.carton'), ('remote', self.url):
-            (where / name).mkdir()
-            self.mounts.append(Mounted(source, where / name, options, where / f'{name}.log'))
-        self.kills = self.refreshes = 0
+        self.mounts, self.kills, self.refreshes = [], 0, 0
         self.samples = {LIVES: [], REMOTE: []}
+
+    def run(self, seconds):
+        self.seconds = seconds
+        with nginx_at(self.where / 'nginx') as nginx:
+            try:
+                self.start(nginx)
+                self.soak()
+                self.finish()
+            finally:
+                self.clean()
 
     def check(self, what, ok, more=''):
         self.checks.append(bool(ok))
-        more = '' if more == '' else f': {more}'
-        print('  ok    ' if ok else '  FAILED', what + more, flush=True)
+        if not ok:
+            self.said.append(f'{what}: {more}')
+
+    # -- what is printed --
+
+    def verdict(self):
+        if not self.checks:
+            self.check('it runs to its end', False)
+        if reports := harness.take_reports():
+            self.said.append(reports[:4000])
+        return self.said
+
+    def numbers(self):
+        t = self.shared.total if hasattr(self, 'shared') else lambda name: 0
+        return (f'{t("reads")} reads, {t("bytes") >> 20} MiB, {t("forgiven")} errors, {t("wrong")} wrong, '
+                f'{self.damage.done if hasattr(self, "damage") else 0} changes in effect, {t("hashes")} hashes, '
+                f'{self.kills} mounts and {t("killed")} readers killed, {self.refreshes} refreshes')
+
+    def details(self):
+        path = self.where / 'problems'
+        return path.read_text().splitlines()[:soaking.SHOWN] if path.exists() else []
+
+    # -- the run --
 
     def learn_views(self):
         """What is generated is read once, before anything goes wrong; it must not change."""
@@ -499,16 +500,22 @@ class Soak:
         assert packed == self.content, 'wrong before anything was done'
         self.content |= read_all(root, views)
 
-    def start(self):
+    def start(self, nginx):
+        self.content = pack(nginx, self.where / 'm.carton')
+        options = ['-o', f'private_links,cache_dir={self.cache.path},cache_size=32M']
+        self.url = nginx.url('m.carton')
+        for name, source in ('lives', self.where / 'm.carton'), ('killed', self.where / 'm.carton'), ('remote', self.url):
+            (self.where / name).mkdir()
+            self.mounts.append(Measured(source, self.where / name, options, self.where / f'{name}.log'))
         for m in self.mounts:
-            m.start()
+            assert m.start(), f'{m.where} is not mounted'
         self.learn_views()
         self.shared = Shared(self.content)
         self.shared.rows = [RawArray('q', len(COUNTS)) for _ in range(READERS)]
         self.problems = os.open(self.where / 'problems', os.O_WRONLY | os.O_CREAT | os.O_APPEND,
                                 0o600)
         roots = [m.where for m in self.mounts]
-        self.readers = [Process(target=Reader(self.shared, i, roots, self.problems).run)
+        self.readers = [Process(target=Reader(self.shared, i, roots, self.problems).run, daemon=True)
                         for i in range(READERS)]
         for p in self.readers:
             p.start()
@@ -529,25 +536,10 @@ class Soak:
         assert p.returncode == 0, p.stderr
         self.refreshes += 1
 
-    def progress(self, now):
-        rss, fds, threads, *_ = self.mounts[LIVES].measure()
-        t = self.shared.total
-        print(f'{now:5.0f} s  {t("reads")} reads, {t("bytes") >> 20} MiB, {t("hashes")} hashes; '
-              f'{self.kills} mounts and {t("killed")} readers killed, {self.damage.done} times '
-              f'damage, {self.damage.tampered} copies written to as they were made, {t("forgiven")} errors '
-              f'from that; {t("wrong")} wrong, '
-              f'{t("unexpected")} unexpected; {rss:.0f} MiB, {fds} descriptors, '
-              f'{threads} threads', flush=True)
-        if os.environ.get('SOAK_KINDS'):
-            for i in self.samples:
-                rss, fds, threads, kinds, anon = self.mounts[i].measure()
-                print(f'        {self.mounts[i].where[-6:]} {anon:.1f} MiB anonymous, {threads} threads, '
-                      f'{dict(sorted(kinds.items()))}', flush=True)
-
     def hung(self):
-        n, now = COUNTS.index('busy_since'), time.monotonic()
-        return [i for i in range(READERS)
-                if self.shared.rows[i][n] and now - self.shared.rows[i][n] > HUNG_S]
+        # each is read once: it may become 0 meanwhile
+        now, busy = time.monotonic(), [row[COUNTS.index('busy_since')] for row in self.shared.rows]
+        return [i for i, since in enumerate(busy) if since and now - since > HUNG_S]
 
     def at_rest(self):
         """What the mounts that live have with nobody reading, after all was read once."""
@@ -559,16 +551,13 @@ class Soak:
         self.shared.paused[0] = 0
         return rest
 
-    def run(self):
+    def soak(self):
         begin = time.monotonic()
-        damage, kill, refresh, shown, sample = 0.0, KILL_S, REFRESH_S, 0.0, 0.0
+        damage, kill, refresh, sample = 0.0, KILL_S, REFRESH_S, 0.0
         self.warm = None
-        while (now := time.monotonic() - begin) < SECONDS and not self.hung():
-            if not self.warm and now > SECONDS * WARM_UP:
+        while (now := time.monotonic() - begin) < self.seconds and not self.hung():
+            if not self.warm and now > self.seconds * WARM_UP:
                 self.warm = self.at_rest()
-                for i, (rss, fds, threads, *_) in self.warm.items():
-                    print(f'warm: {os.path.basename(self.mounts[i].where)}: {rss:.0f} MiB, {fds} descriptors, '
-                          f'{threads} threads', flush=True)
             if now > damage:
                 self.damage.one()
                 damage = now + random.uniform(0, 2 * DAMAGE_S)
@@ -578,9 +567,6 @@ class Soak:
             if now > refresh:
                 self.refresh()
                 refresh = now + random.uniform(0, 2 * REFRESH_S)
-            if now > shown + PROGRESS_S:
-                self.progress(now)
-                shown = now
             if self.warm and now > sample:
                 for i, samples in self.samples.items():
                     samples.append(self.mounts[i].measure()[0])
@@ -601,11 +587,12 @@ class Soak:
             p.join(HUNG_S)
             p.kill()
         self.damage.reap(True)
-        self.progress(SECONDS)
         self.check('no wrong byte', t('wrong') == 0, t('wrong') or '')
         self.check('no unexpected error', t('unexpected') == 0, t('unexpected') or '')
         self.check('every way to read was tried', all(t(a) > 0 for a in ACTIONS),
                    ', '.join(f'{a} {t(a)}' for a in ACTIONS))
+        self.check('each kind of damage was in effect', all(self.damage.effect[k] for k in Damage.KINDS),
+                   dict(self.damage.effect))
         self.check('every reader ended well', all(p.exitcode == 0 for p in self.readers))
         for i in self.samples if self.warm and rest else ():
             self.flat(os.path.basename(self.mounts[i].where), self.samples[i], self.warm[i], rest[i])
@@ -637,37 +624,7 @@ class Soak:
         for p in getattr(self, 'readers', []):
             p.kill()
         for m in self.mounts:
-            if m.process and m.process.poll() is None:
-                m.kill()
-            harness.abandon(m.where, [])
+            m.clean()
 
 
-def main():
-    where = Path(tempfile.mkdtemp(prefix='cartonfs-soak-'))
-    harness.make_home(None, where / 'home')
-    harness.adopt_orphans()
-    print(f'{READERS} readers for {SECONDS} s, of {CARTONFS}')
-    failed = 1
-    with nginx_at(where / 'nginx') as nginx:
-        soak = Soak(where, nginx)
-        try:
-            soak.start()
-            soak.run()
-            soak.finish()
-            failed = soak.checks.count(False)
-        finally:
-            soak.clean()
-            problems = where / 'problems'
-            if problems.exists() and problems.stat().st_size:
-                print(''.join(problems.read_text().splitlines(True)[:20]), end='')
-            if failed:
-                print(f'the logs are in {where}')
-            else:
-                shutil.rmtree(where, ignore_errors=True)
-    print(f'{soak.checks.count(True)} passed, {failed} failed')
-    return failed > 0
-
-
-if __name__ == '__main__':
-    assert ctypes.CDLL(None) and os.path.exists('/dev/fuse'), 'this needs FUSE: modprobe fuse'
-    sys.exit(main())
+KINDS = {'mixed': Mixed}
