@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kinds with forgeries: seals, chunk indexes and MANIFESTs that somebody else has made, and chunks that go bad."""
+import os
 import shutil
 import struct
 import time
@@ -124,7 +125,7 @@ class IndexLies(Kind):
     carton with the same files, in a mount with the same cache, is honest, and costs no error.
     """
     round_s = 3.0
-    sizes = [2 * MIB, 2 * MIB + 1, 3 * MIB, 2 * MIB + 2]
+    sizes = [2 * MIB, 2 * MIB + 1, 2 * MIB + 1, 2 * MIB]
     READ_S, REST_S = 0.3, 0.8           # nothing is hashed before nobody has read for half a second
 
     def setup(self):
@@ -150,10 +151,10 @@ class IndexLies(Kind):
         return self.where / ('honest.carton' if i else 'm.carton')
 
     def begin(self, rng):
-        """What was found out is remembered in some rounds."""
-        if self.rounds % 2:
+        """What was found out is remembered in some rounds; some end before anything is hashed."""
+        if self.rounds % 3 == 0:
             shutil.rmtree(self.cache.path, ignore_errors=True)
-        self.rest_at = 0
+        self.rest_at = time.monotonic() + (self.READ_S if self.rounds % 3 else self.round_s)
 
     keep_cache = True
 
@@ -254,8 +255,9 @@ class Doubts(Entries):
     and no reader gets an error.
     """
     errors, hurts, keep_cache, index = set(), False, True, True
-    n_mounts, n_readers, round_s = 1, 3, 0.6
+    n_mounts, round_s = 1, 1.2
     sizes = [9 * MIB, 10 * MIB + 5]
+    REST_S = 0.8                        # as in IndexLies
 
     def mount_options(self, i):
         return Kind.mount_options(self, i)
@@ -288,6 +290,17 @@ class Doubts(Entries):
                 at = i * chunkindex.CHUNK + rng.randrange(chunkindex.CHUNK)
                 overwrite(path, at, other_bytes(data[at:at + 1]))
                 self.count('effect')
+        self.rested = rng.random() < 0.5
+
+    def between(self, rng):
+        """In each second round the whole is hashed before anybody has read."""
+        if not self.rested:
+            self.rested = True
+            self.pause()
+            for path in self.content:
+                os.close(os.open(f'{self.mounts[0].where}/{path}', os.O_RDONLY))
+            time.sleep(self.REST_S)
+            self.going[0] = 1
 
     def change(self, rng):
         return Kind.change(self, rng)
