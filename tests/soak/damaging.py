@@ -4,12 +4,16 @@ import contextlib
 import os
 import random
 import shutil
+import time
 
 import chunkindex
 import harness
 from origin import MIB, LinkedCarton, digest
 from soaking import Kind, bytes_of, other_bytes, tamper
 from soakserver import Origin
+
+SPIN_S = 0.002                  # between two looks at what there is
+
 
 class Stored(Kind):
     """A local carton whose files are stored: they are read in place, and all of each is hashed at its open."""
@@ -152,6 +156,7 @@ class Entries(Stored):
             if entries:
                 path = rng.choice(entries)
                 return tamper(self, rng, path, 0, max(os.stat(path).st_size, 1))
+        time.sleep(SPIN_S)
         return 0
 
 
@@ -231,6 +236,7 @@ class Partials(Entries):
                 path = rng.choice(partials)
                 if size := os.stat(path).st_size:
                     return tamper(self, rng, path, 0, size, for_good=0.5, hold=(0.005, 0.3))
+        time.sleep(SPIN_S)
         return 0
 
 
@@ -256,6 +262,7 @@ class Publish(Partials):
                 if path.exists():
                     os.rename(spare, path)
                     n += 1
+        time.sleep(SPIN_S)
         return n
 
 

@@ -33,6 +33,7 @@ COUNTS = ['reads', 'bytes', 'errors', 'forgiven', 'wrong', 'unexpected', 'effect
 HUNG_S = 90 * SLOW              # no single action takes so long
 STEP = 16 << 10                 # a byte is changed in each part of a file that is so long
 HOLD_S = 0.05, 1.0              # for how long
+PATIENCE_S = 60 * SLOW          # how much longer a kind may run that has seen nothing
 SHOWN = 5                       # problems of one kind that are printed
 PAGE = 4096
 
@@ -193,8 +194,9 @@ class Kind:
             p.start()
         rng = random.Random(f'{self.seed}/rounds')
         try:
-            while (now := time.monotonic() - begin) < seconds and not self.faults:
-                self.round(rng, min(rng.uniform(0.5, 1.5) * self.round_s, seconds - now))
+            while not self.faults and (time.monotonic() - begin < seconds or (
+                    self.is_blind() and time.monotonic() - begin < seconds + PATIENCE_S)):
+                self.round(rng, rng.uniform(0.5, 1.5) * self.round_s)
             self.ending[0] = 1
             self.end_workers()
         finally:
@@ -270,6 +272,11 @@ class Kind:
 
     # -- the result --
 
+    def is_blind(self):
+        """Has nobody read, or nothing changed, or no reader met it?"""
+        t = self.total
+        return t('reads') == 0 or t('effect') == 0 or (self.hurts and t('errors') + t('wrong') == 0)
+
     def verdict(self):
         """What is wrong, as words; [] if nothing is."""
         words, t = list(self.faults), self.total
@@ -277,7 +284,7 @@ class Kind:
             words.append(f'{t("wrong")} reads got a wrong byte')
         if t('unexpected'):
             words.append(f'{t("unexpected")} errors that must not be')
-        if t('reads') == 0 or t('effect') == 0 or (self.hurts and t('errors') == 0):
+        if self.is_blind():
             words.append('saw nothing')
         if reports := harness.take_reports():
             words.append(reports[:4000])
