@@ -363,6 +363,10 @@ class Damage:
         if not n:
             self.deck.append(kind)
 
+    def is_done(self):
+        """Was each kind in effect?"""
+        return all(self.effect[kind] for kind in self.KINDS)
+
     def do(self, kind):
         """How much was changed; of a command, that it has begun."""
         objects = [*self.cache.objects().items(), *self.cache.seals().items()]
@@ -560,7 +564,8 @@ class Mixed:
         begin = time.monotonic()
         damage, kill, refresh, sample = 0.0, KILL_S, REFRESH_S, 0.0
         self.warm = None
-        while (now := time.monotonic() - begin) < self.seconds and not self.hung():
+        while not self.hung() and ((now := time.monotonic() - begin) < self.seconds or (
+                now < self.seconds + soaking.PATIENCE_S and not self.damage.is_done())):
             if not self.warm and now > self.seconds * WARM_UP:
                 self.warm = self.at_rest()
             if now > damage:
@@ -596,7 +601,7 @@ class Mixed:
         self.check('no unexpected error', t('unexpected') == 0, t('unexpected') or '')
         self.check('every way to read was tried', all(t(a) > 0 for a in ACTIONS),
                    ', '.join(f'{a} {t(a)}' for a in ACTIONS))
-        self.check('each kind of damage was in effect', all(self.damage.effect[k] for k in Damage.KINDS),
+        self.check('each kind of damage was in effect', self.damage.is_done(),
                    dict(self.damage.effect))
         self.check('every reader ended well', all(p.exitcode == 0 for p in self.readers))
         for i in self.samples if self.warm and rest else ():

@@ -8,7 +8,7 @@ from soakserver import FAULTS, Origin
 
 class Served(Kind):
     """A remote carton."""
-    stored, packed, linked = [100_000, 3 * MIB], [50_000, 300_000, 2 * MIB], []
+    stored, packed, linked = [100_000, 3 * MIB, 9 * MIB], [50_000, 300_000, 2 * MIB], []
     round_s, may_refuse, index, evil = 1.0, True, False, 0.5
     errors = {'EIO', 'ESTALE'}
 
@@ -95,7 +95,8 @@ class Entry(Served):
 
 class RemoteChunks(Entry):
     """The same of stored ones, which are fetched by chunks as they are read."""
-    stored, packed, index = [3 * MIB, 2 * MIB + 1, 4 * MIB, 2 * MIB], [], True
+    stored, packed, index, evil = [9 * MIB, 9 * MIB + 1, 10 * MIB], [], True, 0.2
+    round_s = 3.0
 
 
 class Links(Served):
