@@ -273,9 +273,10 @@ check-hub check-sign: test-deps
 		/usr/bin/python3 -m pytest -q -p no:cacheprovider $(CHECK)
 
 # Takes out each check that guards a byte or a secret: a test must fail. ONLY='zip-* whole-hash' tries these.
+# SOAK=1: the soak must see it instead, where the tables name a kind of that.
 mutants: test-deps
 	@$(MAKE) --no-print-directory $(ALL_CORES) tests
-	@tests/mutants/run $(BUILD) $(foreach name,$(ONLY),'$(name)')
+	@tests/mutants/run $(if $(SOAK),--soak) $(BUILD) $(foreach name,$(ONLY),'$(name)')
 
 # Readers, and whoever writes to files, serves, forges or kills, for a while, in all kinds of tests/soak or ONLY
 # some; with BUILD=build-tsan under the thread sanitizer.
@@ -517,7 +518,7 @@ help:
 	@echo 'make check-runners  numpy, torch, nginx, podman and others read a mount'
 	@echo "make check-hub      the hub's own client, from npm, on the hub of the tests"
 	@echo "make check-sign     Sigstore's own library, from npm, on signatures of cartonctl"
-	@echo "make mutants        take out checks: their tests must fail (ONLY='zip-*')"
+	@echo "make mutants        take out checks: their tests must fail (ONLY='zip-*', SOAK=1)"
 	@echo 'make slow           tests of files over 4 GiB'
 	@echo 'make soak           readers, attackers, kills (SOAK_SECONDS=600, ONLY=, BUILD=build-tsan)'
 	@echo 'make fleet          measure many nodes, caches and an object store (root)'
