@@ -64,6 +64,7 @@ CORE_SRC := $(filter-out $(if $(filter yes,$(ISAL)),core/archive/inflate_zlib.c 
 	$(wildcard core/*.c core/*/*.c))
 CORE_OBJ := $(CORE_SRC:%.c=$(BUILD)/%.o)
 LIB := $(BUILD)/libcarton.a
+TESTED := $(BUILD)/tests/cartonfs $(BUILD)/tests/cartonctl
 # The number counts incompatible changes of carton.h.
 SONAME := libcarton.so.0
 SO_FILE := $(SONAME).$(VERSION)
@@ -89,7 +90,7 @@ Q := @
 say = @printf '  %-5s %s\n'
 endif
 
-.PHONY: all tests have-cmocka fuzzers demo demo-remote check check-long test-times asan tsan valgrind check-runners check-hub check-sign slow mutants soak fleet image fuzz differential lint format man bench bench-readme bench-deps install uninstall dist deb rpm deps test-deps demo-remote-deps deb-deps rpm-deps chroot chroot-deb vm clean help FORCE
+.PHONY: all tested tests have-cmocka fuzzers demo demo-remote check check-long test-times asan tsan valgrind check-runners check-hub check-sign slow mutants soak fleet image fuzz differential lint format man bench bench-readme bench-deps install uninstall dist deb rpm deps test-deps demo-remote-deps deb-deps rpm-deps chroot chroot-deb vm clean help FORCE
 .DELETE_ON_ERROR:
 
 all: $(BUILD)/cartonfs $(BUILD)/cartonctl $(SO)
@@ -135,11 +136,13 @@ $(BUILD)/fs/syscall_names.o: $(BUILD)/fs/syscall_names.c
 
 # carton.h and log.h declare default visibility; all other symbols are protected and made local here.
 $(LIB): $(CORE_OBJ)
+$(BUILD)/libcarton.a $(BUILD)/tests/libcarton.a: %.a:
 	$(say) AR $@
-	$(Q)$(LD) -r -o $(BUILD)/libcarton.o $(CORE_OBJ)
-	$(Q)readelf -sW $(BUILD)/libcarton.o | awk '$$6 == "PROTECTED" { print $$8 }' > $(BUILD)/internal-symbols
-	$(Q)objcopy --localize-symbols=$(BUILD)/internal-symbols $(BUILD)/libcarton.o
-	$(Q)rm -f $@ && $(AR) rcs $@ $(BUILD)/libcarton.o
+	@mkdir -p $(@D)
+	$(Q)$(LD) -r -o $*.o $^
+	$(Q)readelf -sW $*.o | awk '$$6 == "PROTECTED" { print $$8 }' > $*.internal
+	$(Q)objcopy --localize-symbols=$*.internal $*.o
+	$(Q)rm -f $@ && $(AR) rcs $@ $*.o
 
 $(SO): $(LIB) core/libcarton.map
 	$(say) LINK $@
@@ -152,14 +155,20 @@ $(FS_LIB): $(FS_LIB_OBJ)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 
 $(BUILD)/cartonfs: $(CARTONFS_OBJ) $(FS_LIB) $(LIB)
-	$(say) LINK $@
-	$(Q)$(CC) $(BASE) $(CFLAGS) $(LDFLAGS) -pie -Wl,-z,relro,-z,now -o $@ $(CARTONFS_OBJ) $(FS_LIB) $(LIB) $(FS_LIBS) $(CORE_LIBS)
-
 $(BUILD)/cartonctl: $(CARTONCTL_OBJ) $(FS_LIB) $(LIB)
+%/cartonfs: PROGRAM_LIBS = $(FS_LIBS)
+%/cartonctl: PROGRAM_LIBS = $(CTL_LIBS)
+$(BUILD)/cartonfs $(BUILD)/cartonctl $(TESTED):
 	$(say) LINK $@
-	$(Q)$(CC) $(BASE) $(CFLAGS) $(LDFLAGS) -pie -Wl,-z,relro,-z,now -o $@ $(CARTONCTL_OBJ) $(FS_LIB) $(LIB) $(CTL_LIBS) $(CORE_LIBS)
+	$(Q)$(CC) $(BASE) $(CFLAGS) $(LDFLAGS) -pie -Wl,-z,relro,-z,now -o $@ $^ $(PROGRAM_LIBS) $(CORE_LIBS)
 
 # ---- tests ----
+
+# What tests run has other pauses and deadlines, and is the same otherwise: see core/base/pace.h.
+TEST_OBJ := $(CORE_OBJ:$(BUILD)/core/base/pace.o=$(BUILD)/tests/lib/pace.o)
+$(BUILD)/tests/libcarton.a: $(TEST_OBJ)
+$(BUILD)/tests/cartonfs: $(CARTONFS_OBJ) $(FS_LIB) $(BUILD)/tests/libcarton.a
+$(BUILD)/tests/cartonctl: $(CARTONCTL_OBJ) $(FS_LIB) $(BUILD)/tests/libcarton.a
 
 # Unit tests call internal functions, which libcarton.a hides. They link a shared library of the same
 # objects instead: after an edit of core/ it alone is linked again.
@@ -169,10 +178,10 @@ TEST_CFLAGS = $(shell pkg-config --cflags $(TEST_PKGS))
 TEST_LIBS = -L$(BUILD)/tests -lcore $(CORE_LIBS)
 CMOCKA = $(shell pkg-config --libs $(TEST_PKGS))
 
-$(CORE_SO): $(CORE_OBJ)
+$(CORE_SO): $(TEST_OBJ)
 	$(say) LINK $@
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(BASE) $(CFLAGS) $(LDFLAGS) -shared -o $@ $(CORE_OBJ) $(CORE_LIBS)
+	$(Q)$(CC) $(BASE) $(CFLAGS) $(LDFLAGS) -shared -o $@ $^ $(CORE_LIBS)
 
 $(BUILD)/tests/%.o: tests/%.c $(BUILD)/flags
 	$(say) CC $<
@@ -207,7 +216,9 @@ have-cmocka:
 	@:$(if $(shell pkg-config --exists cmocka 2>/dev/null && echo yes),,$(error cmocka is not installed: run make test-deps))
 $(UNIT:%=%.o): | have-cmocka
 
-tests: have-cmocka all $(UNIT) $(TOOLS) $(FAULTY)
+tested: $(TESTED)
+
+tests: have-cmocka all tested $(UNIT) $(TOOLS) $(FAULTY)
 	$(Q)rm -f $(filter-out $(UNIT) %.d %.o,$(wildcard $(BUILD)/tests/unit/test_*)) # whose source is gone
 
 check: test-deps
@@ -255,7 +266,7 @@ valgrind: test-deps
 # Programs that run models, on a mount. What is not packaged here is named and left out.
 check-runners: test-deps
 	@tests/deps runners
-	@$(MAKE) --no-print-directory $(ALL_CORES) all
+	@$(MAKE) --no-print-directory $(ALL_CORES) tested
 	@BUILD_DIR=$(BUILD) PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 -m pytest -q -rs -p no:cacheprovider \
 		tests/fs/check_runners.py
 
@@ -266,7 +277,7 @@ check-hub: CHECK := tests/net/check_hub_client.py
 check-sign: PACKAGE := @sigstore/bundle@4.0
 check-sign: CHECK := tests/ctl/check_sign_bundle.py
 check-hub check-sign: test-deps
-	@$(MAKE) --no-print-directory $(ALL_CORES) all
+	@$(MAKE) --no-print-directory $(ALL_CORES) tested
 	@mkdir -p $(BUILD)/$@
 	@npm install --silent --no-save --ignore-scripts --prefix $(BUILD)/$@ $(PACKAGE)
 	@NPM_CLIENT=$(abspath $(BUILD))/$@ BUILD_DIR=$(BUILD) PYTHONDONTWRITEBYTECODE=1 \
@@ -293,7 +304,7 @@ image: all test-deps
 	@BUILD_DIR=$(BUILD) tests/image
 
 soak: test-deps
-	@$(MAKE) --no-print-directory $(ALL_CORES) $(if $(SOAK_TSAN),$(SANITIZE) VARIANT=-fsanitize=thread) all
+	@$(MAKE) --no-print-directory $(ALL_CORES) $(if $(SOAK_TSAN),$(SANITIZE) VARIANT=-fsanitize=thread) tested
 	@$(if $(SOAK_TSAN),TEST_SLOWDOWN=8 TSAN_OPTIONS='halt_on_error=1 suppressions=$(CURDIR)/tests/tsan.supp') \
 		tests/soak/run $(BUILD) $(SOAK_SECONDS) $(addprefix --only ,$(ONLY))
 
@@ -539,5 +550,5 @@ help:
 	@echo 'make vm             boot a system, test the units there (root, RELEASE=trixie)'
 	@echo 'make clean          remove what was built'
 
--include $(CORE_OBJ:.o=.d) $(CARTONFS_OBJ:.o=.d) $(CARTONCTL_OBJ:.o=.d) $(FS_LIB_OBJ:.o=.d) $(UNIT:%=%.d) $(TOOLS:%=%.d)
+-include $(CORE_OBJ:.o=.d) $(BUILD)/tests/lib/pace.d $(CARTONFS_OBJ:.o=.d) $(CARTONCTL_OBJ:.o=.d) $(FS_LIB_OBJ:.o=.d) $(UNIT:%=%.d) $(TOOLS:%=%.d)
 -include $(wildcard build-fuzz/*.d build-fuzz/fs/*/*.d build-fuzz/core/*.d build-fuzz/core/*/*.d)

@@ -7,11 +7,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/pace.h"
 #include "cache/internal.h"
 
-/* Limits on the loss when the process dies: bytes written, or time passed, since the last note. */
+/* Limits the loss when the process dies, as pace.note_ms does: bytes since the last note. */
 #define NOTE_BYTES (1 * MIB)
-#define NOTE_MS 1000
 /* the room that is asked for at a time where the length is not known */
 #define STEP (4 * MIB)
 /* an unnamed file of known length leaves this free; another as much as the cache does */
@@ -263,7 +263,8 @@ void file_progress(struct file *d, uint64_t len)
 		return;
 	pthread_mutex_lock(&d->lock);
 	d->written = len;
-	if (len > d->noted && (len - d->noted >= NOTE_BYTES || now_ms() - d->noted_ms >= NOTE_MS))
+	if (len > d->noted &&
+	    (len - d->noted >= NOTE_BYTES || now_ms() - d->noted_ms >= pace.note_ms))
 		note(d);
 	pthread_mutex_unlock(&d->lock);
 }

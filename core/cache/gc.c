@@ -8,11 +8,10 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "base/pace.h"
 #include "cache/internal.h"
 
-#define COUNT_AGE_MS 10000 /* count anew after so long, */
-#define COUNT_SHARE 64	   /* or after so small a share of the limit was reserved */
-#define QUIET_MS 600000	   /* so long without a copy that had no room: the incident is over */
+#define COUNT_SHARE 64 /* count anew after so small a share of the limit was reserved */
 
 enum kind {
 	OBJECT,
@@ -226,7 +225,7 @@ static void counted(struct cache *c, uint64_t used)
 
 static bool count_is_stale(const struct cache *c)
 {
-	return !c->counted || now_ms() - c->counted_ms > COUNT_AGE_MS ||
+	return !c->counted || now_ms() - c->counted_ms > pace.count_ms ||
 	       c->reserved > c->limit / COUNT_SHARE;
 }
 
@@ -333,7 +332,7 @@ void cache_log_full(struct cache *c, const char *subject, uint64_t bytes)
 	char missing[64] = "";
 	uint64_t lacks;
 
-	if (before && now - before < QUIET_MS)
+	if (before && now - before < pace.full_ms)
 		return;
 	lacks = cache_lacks(c, 0, bytes);
 	if (lacks)

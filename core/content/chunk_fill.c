@@ -4,13 +4,15 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/pace.h"
 #include "base/util.h"
 #include "http/http.h"
 #include "content/internal.h"
 
-/* how long a chunk of another process may stay as it is, if there is no timeout */
-#define PATIENCE_MS 60000
-/* a part of the timeout, so that time is left to fetch it; not all who wait take the same */
+/*
+ * a chunk of another process may stay as it is for a part of the timeout, so that time is left to
+ * fetch it; not all who wait take the same
+ */
 #define PATIENCE_SHARE 4
 
 /* The bytes [*ret_off, *ret_off + n) of the fill's chunks; returns n. */
@@ -331,7 +333,7 @@ static void begin(struct fill *f)
 	}
 	atomic_store(&f->sparse->answered, true);
 	begin_held(f->sparse);
-	patience_ms = (patience_ms ? patience_ms : PATIENCE_MS) / PATIENCE_SHARE;
+	patience_ms = (patience_ms ? patience_ms : pace.timeout_ms) / PATIENCE_SHARE;
 	f->other = (struct other){
 		.waits = &f->waits,
 		.patience_ms = patience_ms + patience_ms * (now_us() % 8) / 8,

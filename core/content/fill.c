@@ -5,6 +5,7 @@
 
 #include "base/failure.h"
 #include "base/ingest.h"
+#include "base/pace.h"
 #include "base/util.h"
 #include "carton.h"
 #include "http/http.h"
@@ -56,7 +57,7 @@ static bool stale_repeated(struct fill *f)
 {
 	struct object *o = f->object;
 	bool repeated = f->what == FILL_ALL && o->stale_ms &&
-			now_ms() - o->stale_ms < KERNEL_REPEATS_MS;
+			now_ms() - o->stale_ms < pace.repeats_ms;
 
 	if (f->what == FILL_ALL)
 		o->stale_ms = 0;

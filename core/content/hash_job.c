@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/budget.h"
+#include "base/pace.h"
 #include "base/util.h"
 
 #define BLOCK MIB
@@ -15,10 +16,6 @@
 #define PAUSE 4
 #define MIN_PAUSE_MS 20
 #define AT_ONCE 2
-/* it begins, and goes on, once nobody has read for so long */
-#define IDLE_MS 500
-/* but no longer than that: who reads all the time gets a whole that was compared, too */
-#define PATIENCE_MS 10000
 
 struct hash_job {
 	struct hash_job_options o;
@@ -94,7 +91,7 @@ static void run(struct hash_job *j)
 {
 	j->reads = atomic_load(j->o.reads);
 	j->read_ms = now_ms();
-	j->due_ms = j->read_ms + PATIENCE_MS;
+	j->due_ms = j->read_ms + pace.hash_ms;
 	task_init(&j->task, j->o.events, LANE_BULK, step);
 	task_wake(&j->task);
 }
@@ -168,7 +165,7 @@ static bool gives_way(struct hash_job *j, int64_t now)
 	if (reads != j->reads)
 		j->read_ms = now;
 	j->reads = reads;
-	return now < j->due_ms && now < j->read_ms + IDLE_MS;
+	return now < j->due_ms && now < j->read_ms + pace.idle_ms;
 }
 
 static bool step(struct task *t)
@@ -187,7 +184,7 @@ static bool step(struct task *t)
 	if (r == 0 && cancel_fired(j->o.cancel))
 		r = -ECANCELED;
 	if (r == 0 && gives_way(j, began_ms)) {
-		task_wake_at(t, MIN(j->due_ms, j->read_ms + IDLE_MS));
+		task_wake_at(t, MIN(j->due_ms, j->read_ms + pace.idle_ms));
 		return true;
 	}
 	for (int i = 0; i < BLOCKS && r == 0 && j->done < j->o.size; i++)

@@ -121,9 +121,6 @@ struct object_store {
 	struct task clock;    /* looks at them */
 };
 
-/* the kernel repeats what failed within so many ms: the second one gets the same answer */
-#define KERNEL_REPEATS_MS 500
-
 /* ---- fault.c, called with the lock held ---- */
 
 /* Why an object is damaged: later readers of the object get the same text. */

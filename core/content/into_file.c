@@ -7,20 +7,17 @@
 
 #include "archive/container.h"
 #include "base/ingest.h"
+#include "base/pace.h"
 #include "base/util.h"
 #include "cache/read.h"
 #include "content/internal.h"
 #include "content/entry_part.h"
 
-/* how long another process may hold an object and add nothing to it, if there is no timeout */
-#define PATIENCE_MS 60000
 #define CACHE_TRIES 8
 
 /* what the key of a file of chunks begins with; its hashes are read so many at once */
 #define CHUNKS_KEY "chunks"
 #define KEY_BLOCK 128
-/* how long another process may keep a file of chunks from being opened */
-#define JOIN_MS 1000
 
 static void keep_source(struct fill *f, struct source *source, struct ingested *in)
 {
@@ -256,7 +253,8 @@ static void wait_for_other(struct fill *f)
 
 	f->other = (struct other){
 		.waits = &f->waits,
-		.patience_ms = timeout_ms ? timeout_ms : PATIENCE_MS,
+		/* that it may add nothing */
+		.patience_ms = timeout_ms ? timeout_ms : pace.timeout_ms,
 		.look = look,
 		.done = other_done,
 	};
@@ -351,7 +349,7 @@ int fill_open_chunks(const struct object *o, const struct chunks_file *file, str
 		.size = UINT64_MAX,
 		.sparse = file->size,
 	};
-	int64_t end_ms = now_ms() + JOIN_MS;
+	int64_t end_ms = now_ms() + pace.join_ms;
 	int r = make_key(o, file, key);
 
 	if (r < 0)

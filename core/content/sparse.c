@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "base/pace.h"
 #include "base/util.h"
 #include "content/chunk_ahead.h"
 #include "content/chunk_fill.h"
@@ -24,7 +25,7 @@ static int repeated(struct sparse *p, uint64_t i)
 	int r;
 
 	pthread_mutex_lock(&s->lock);
-	r = (p->failed[i / 8] & bit) && now_ms() - p->failed_ms < KERNEL_REPEATS_MS ? p->error : 0;
+	r = (p->failed[i / 8] & bit) && now_ms() - p->failed_ms < pace.repeats_ms ? p->error : 0;
 	p->failed[i / 8] &= (unsigned char)~bit;
 	pthread_mutex_unlock(&s->lock);
 	return r;

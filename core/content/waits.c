@@ -4,12 +4,11 @@
 #include <stdlib.h>
 
 #include "base/failure.h"
+#include "base/pace.h"
 #include "base/util.h"
 #include "content/internal.h"
 
 #define MIN_RATE 1024 /* bytes a second that keep a waiter waiting */
-/* a fetch that times out by itself says better why, so it gets to */
-#define DEADLINE_GRACE_MS 500
 
 void waits_init(struct waits *l, struct object *o)
 {
@@ -44,7 +43,7 @@ static void set_deadline(struct waits *l, struct object_wait *w)
 {
 	struct object_store *s = l->object->store;
 
-	w->deadline_ms = now_ms() + s->options.timeout_ms + DEADLINE_GRACE_MS;
+	w->deadline_ms = now_ms() + s->options.timeout_ms + pace.grace_ms;
 	if (!l->timed_link) {
 		l->next_timed = s->timed;
 		l->timed_link = &s->timed;
@@ -157,7 +156,7 @@ static void move_on(struct waits *l, uint64_t bytes, int64_t ms)
 static void expire(struct waits *l, struct object_wait **list, int64_t *next_ms)
 {
 	int64_t more = (int64_t)(l->moved * 1000 / MIN_RATE);
-	int64_t most = l->moved_ms + l->object->store->options.timeout_ms + DEADLINE_GRACE_MS;
+	int64_t most = l->moved_ms + l->object->store->options.timeout_ms + pace.grace_ms;
 	unsigned before = l->n;
 
 	l->moved = 0;

@@ -4,23 +4,17 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
+#include "base/pace.h"
 #include "base/util.h"
 #include "http/http.h"
 
-#define PAUSE_FIRST_MS 100
-#define PAUSE_LONG_MS 1000 /* no longer than this, or than a part of how long it is bad, */
-#define PAUSE_PART 8	   /* so that who waits soon sees that it is well again */
-#define PAUSE_MAX_MS 5000
-#define INTERVAL_FIRST_US 50000 /* between requests, after the first refusal, */
-#define INTERVAL_MAX_US 1000000
-#define INTERVAL_APART_US 500000 /* from here on requests are far apart */
-#define INTERVAL_MIN_US 2000	 /* what is shorter is none */
-#define INTERVAL_DECAY 32	 /* each right answer takes off this part of it */
-#define GOOD_TO_GROW 8		 /* right answers for each connection, before there is one more */
-#define LIMIT_NONE 32		 /* so many connections at once are no limit any more */
-#define QUIET_MS 10000		 /* without a refusal: the incident is over */
-#define FEW_ANSWERS 8		 /* they say nothing yet; */
-#define MANY_ANSWERS 32		 /* later ones count more than earlier ones */
+/* the longest pause, of how long it is bad: that it is well again is seen soon */
+#define PAUSE_PART 8
+#define INTERVAL_DECAY 32 /* each right answer takes off this part of it */
+#define GOOD_TO_GROW 8	  /* right answers for each connection, before there is one more */
+#define LIMIT_NONE 32	  /* so many connections at once are no limit any more */
+#define FEW_ANSWERS 8	  /* they say nothing yet; */
+#define MANY_ANSWERS 32	  /* later ones count more than earlier ones */
 
 void server_end_incident(struct server *s)
 {
@@ -144,7 +138,7 @@ void server_give_up(struct server *s, struct queue_slot *slot)
 /* Half of it to all of it, so that those who failed together do not come back together. */
 static int64_t pause_of(unsigned attempt, int64_t most_ms)
 {
-	int64_t pause = PAUSE_FIRST_MS;
+	int64_t pause = pace.pause_first_ms;
 	uint32_t random = 0;
 
 	for (unsigned i = 1; i < attempt && pause < most_ms; i++)
@@ -156,7 +150,7 @@ static int64_t pause_of(unsigned attempt, int64_t most_ms)
 
 int64_t server_pause(unsigned attempt, long retry_after_s)
 {
-	return MAX(pause_of(attempt, PAUSE_LONG_MS), (int64_t)retry_after_s * 1000);
+	return MAX(pause_of(attempt, pace.pause_long_ms), (int64_t)retry_after_s * 1000);
 }
 
 /* It is bad, and left alone for a while; then one request asks whether it still is. */
@@ -169,14 +163,14 @@ static void turn_bad(struct server *s, int error, int64_t now)
 		s->in_row = 0;
 	}
 	s->error = error;
-	most = MIN(MAX((now - s->bad_ms) / PAUSE_PART, PAUSE_LONG_MS), PAUSE_MAX_MS);
+	most = MIN(MAX((now - s->bad_ms) / PAUSE_PART, pace.pause_long_ms), pace.pause_max_ms);
 	s->pause_us = (now + pause_of(++s->in_row, most)) * 1000;
 	s->next_us = MAX(s->next_us, s->pause_us);
 }
 
 static void count(struct server *s, bool refused)
 {
-	struct refusals *r = s->interval_us < INTERVAL_APART_US ? &s->close : &s->apart;
+	struct refusals *r = s->interval_us < pace.interval_apart_us ? &s->close : &s->apart;
 
 	if (r->of >= MANY_ANSWERS) {
 		r->of /= 2;
@@ -203,11 +197,11 @@ static bool is_pace(const struct server *s)
 static void set_pace(struct server *s)
 {
 	if (!s->interval_us)
-		s->interval_us = INTERVAL_FIRST_US;
+		s->interval_us = pace.interval_first_us;
 	else if (is_pace(s))
-		s->interval_us = MIN(2 * s->interval_us, INTERVAL_MAX_US);
+		s->interval_us = MIN(2 * s->interval_us, pace.interval_max_us);
 	else
-		s->interval_us = MAX(s->interval_us / 2, INTERVAL_FIRST_US);
+		s->interval_us = MAX(s->interval_us / 2, pace.interval_first_us);
 }
 
 /* It has served since it was bad: that it refuses again says how much it can do. */
@@ -256,10 +250,10 @@ static void serve(struct server *s)
 	s->served_ms = now_ms();
 	s->unreached = false;
 	count(s, false);
-	if (s->refused > 0 && s->served_ms - s->refused_ms > QUIET_MS)
+	if (s->refused > 0 && s->served_ms - s->refused_ms > pace.calm_ms)
 		server_end_incident(s);
 	s->interval_us -= s->interval_us / (s->quick ? 2 : INTERVAL_DECAY);
-	if (s->interval_us < INTERVAL_MIN_US)
+	if (s->interval_us < pace.interval_min_us)
 		s->interval_us = 0;
 	if (!s->limit || (++s->good < GOOD_TO_GROW * s->limit && !s->quick))
 		return;
@@ -316,7 +310,7 @@ int64_t server_paused(struct server *s)
 	left = MAX(s->pause_us / 1000, s->down_ms) - now_ms();
 	/* one asks already */
 	if (s->error && s->asked > 0)
-		left = MAX(left, PAUSE_MAX_MS);
+		left = MAX(left, pace.pause_max_ms);
 	pthread_mutex_unlock(&s->all->lock);
 	return MAX(left, 0);
 }

@@ -2,12 +2,12 @@
 /* The table of servers. */
 #include <stdlib.h>
 
+#include "base/pace.h"
 #include "base/util.h"
 #include "fetch/server_state.h"
 #include "http/http.h"
 
-#define DOWN_MS 10000 /* for which a mirror that is not reached is not asked */
-#define MAX_KEPT 256  /* servers that nobody uses, but that are limited */
+#define MAX_KEPT 256 /* servers that nobody uses, but that are limited */
 
 int servers_new(unsigned most, struct servers **ret)
 {
@@ -130,7 +130,7 @@ void server_unreached(struct servers *all, const char *url)
 	if (!s)
 		return;
 	pthread_mutex_lock(&all->lock);
-	s->down_ms = now_ms() + DOWN_MS;
+	s->down_ms = now_ms() + pace.mirror_down_ms;
 	if (!s->unreached)
 		carton_log(
 			CARTON_LOG_NOTICE, s->name,

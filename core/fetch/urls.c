@@ -3,18 +3,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/pace.h"
 #include "base/util.h"
 #include "fetch/internal.h"
-
-/*
- * how long one of the user's mirrors has until its first byte, for an object or of the carton
- * itself
- */
-#define BY_HASH_MS 5000
-/* a pause that is not worth another URL */
-#define SHORT_PAUSE_MS 250
-/* who does not wait for a server that is not reached is told after this time */
-#define SOON_MS 5000
 
 int urls_init(struct fetcher *x)
 {
@@ -74,7 +65,7 @@ struct url *url_ready(struct fetcher *x)
 
 	while (u && (u->place->mirror || x->tried + 1 < x->n_urls)) {
 		struct server *o = server_get(x->f.options->servers, u->url);
-		bool paused = server_paused(url_server(u, o)) > SHORT_PAUSE_MS;
+		bool paused = server_paused(url_server(u, o)) > pace.pause_short_ms;
 		size_t tried = x->tried++;
 		struct url *next = paused ? url_next(x) : NULL;
 
@@ -98,7 +89,7 @@ int64_t url_deadline(const struct fetcher *x)
 	for (size_t i = x->tried; i < x->n_urls; i++)
 		sharers += !x->urls[i].exhausted;
 	if (x->u && x->u->place->mirror)
-		return now + MIN(left / (int64_t)MAX(sharers, 1), BY_HASH_MS);
+		return now + MIN(left / (int64_t)MAX(sharers, 1), pace.mirror_ms);
 	return now + left / (int64_t)MAX(sharers, 1);
 }
 
@@ -179,7 +170,7 @@ static bool check_failure(const struct fetcher *x, struct url *u, int error)
 
 int64_t url_patience(const struct fetcher *x)
 {
-	return atomic_load(&x->f.options->wait) ? INT64_MAX : SOON_MS;
+	return atomic_load(&x->f.options->wait) ? INT64_MAX : pace.soon_ms;
 }
 
 /*

@@ -9,9 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/pace.h"
 #include "base/util.h"
-
-#define RUN_MS 60000
 
 /* ---- the process: async-signal-safe ---- */
 
@@ -87,7 +86,7 @@ static int open_input(const char *text, int ret[2])
 int helper_run(const char *command, const char *input, char *ret, size_t n, size_t *ret_n)
 {
 	int in[2], out[2], status = 0, r = open_input(input, in);
-	int64_t deadline = now_ms() + RUN_MS;
+	int64_t deadline = now_ms() + pace.helper_ms;
 	pid_t pid;
 
 	*ret_n = 0;

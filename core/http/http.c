@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/pace.h"
 #include "http/internal.h"
 
 #define MAX_IDLE 32 /* connections that are kept, of all threads */
@@ -45,8 +46,9 @@ static int set_options(struct http *http, const struct http_options *o)
 	const struct login *login = o->source_scheme ? login_of(o->logins, o->source_scheme) : NULL;
 	int r = 0;
 
-	http->connect_timeout_ms = o->connect_timeout_ms > 0 ? o->connect_timeout_ms : 10000;
-	http->stall_ms = o->stall_ms > 0 ? o->stall_ms : 10000;
+	http->connect_timeout_ms = o->connect_timeout_ms > 0 ? o->connect_timeout_ms :
+							       pace.connect_ms;
+	http->stall_ms = o->stall_ms > 0 ? o->stall_ms : pace.stall_ms;
 	http->stall_rate = o->stall_rate > 0 ? o->stall_rate : 1024;
 	http->budget = o->budget;
 	http->private_links = o->private_links;

@@ -6,6 +6,7 @@
 #include <strings.h>
 
 #include "base/digest.h"
+#include "base/pace.h"
 #include "base/util.h"
 #include "http/docker.h"
 #include "http/helper.h"
@@ -17,9 +18,6 @@
 #define ALNUM LOWER "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 #define MAX_NAME 255
 #define MAX_TAG 128
-#define RENEW_MS 300000 /* what a helper said is asked for again when it is used after this */
-#define FIRST_MS 70000	/* the login waits so long for a helper */
-#define AGAIN_MS 10000	/* after a refusal, a helper is not asked more often */
 
 /* ---- references ---- */
 
@@ -311,7 +309,7 @@ static int start_helper(struct registry *g, const char *name, struct cancel *sto
 	r = helper_start(&g->helper, &(struct helper_job){ run_helper, g, &g->answer }, stop);
 	if (r == 0) {
 		helper_ask(&g->helper);
-		r = receive(g, FIRST_MS);
+		r = receive(g, pace.login_ms);
 	}
 	if (r == 0 || r == -ENOMEM || r == -ECANCELED)
 		return r;
@@ -415,7 +413,7 @@ static const char *line(struct login *l)
 
 	if (g->helper.asked)
 		receive(g, 0);
-	if (g->helper.fd >= 0 && now_ms() - g->helper.asked_ms >= RENEW_MS)
+	if (g->helper.fd >= 0 && now_ms() - g->helper.asked_ms >= pace.oci_renew_ms)
 		helper_ask(&g->helper);
 	return g->login.header;
 }
@@ -429,7 +427,7 @@ static bool renew(struct login *l, unsigned version)
 		receive(g, 0);
 	if (l->version != version || g->helper.asked)
 		return true;
-	if (g->helper.fd < 0 || (g->refused_ms && now_ms() - g->refused_ms < AGAIN_MS))
+	if (g->helper.fd < 0 || (g->refused_ms && now_ms() - g->refused_ms < pace.oci_again_ms))
 		return false;
 	g->refused_ms = now_ms();
 	helper_ask(&g->helper);

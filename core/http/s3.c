@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "log.h"
+#include "base/pace.h"
 #include "base/util.h"
 #include "http/helper.h"
 #include "http/internal.h"
@@ -13,10 +14,8 @@
 
 #define SCHEME "s3://"
 #define RENEW_S 300	      /* before keys expire */
-#define RETRY_MS 10000	      /* between two requests for keys */
 #define MAX_SKEW_S 900	      /* S3 refuses what is signed by a clock that is off by more */
 #define MAX_DATE 253402300799 /* the end of 9999: what is later has no place in a signature */
-#define FIRST_MS 70000	      /* the login waits so long for the first keys */
 
 struct s3 {
 	struct login login;
@@ -146,8 +145,8 @@ static int login(const char *url, struct cancel *stop, struct login **ret)
 	r = helper_start(&s->helper, &(struct helper_job){ find_keys, s, &s->found }, stop);
 	if (r == 0) {
 		helper_ask(&s->helper);
-		r = receive(s, FIRST_MS);
-		s->helper.asked_ms = now_ms() - RETRY_MS;
+		r = receive(s, pace.login_ms);
+		s->helper.asked_ms = now_ms() - pace.s3_again_ms;
 	}
 	if (r < 0) {
 		if (r != -ECANCELED)
@@ -171,7 +170,7 @@ static const struct aws_keys *keys_now(struct s3 *s)
 	if (s->helper.asked)
 		receive(s, 0);
 	if (s->keys.expiry && (int64_t)time(NULL) + s->skew_s >= s->keys.expiry - RENEW_S &&
-	    now_ms() - s->helper.asked_ms >= RETRY_MS)
+	    now_ms() - s->helper.asked_ms >= pace.s3_again_ms)
 		helper_ask(&s->helper);
 	return &s->keys;
 }
@@ -223,7 +222,7 @@ static bool refused(struct login *l, const struct http_stream *stream)
 		s->skew_s = skew;
 		return true;
 	}
-	if (now_ms() - s->helper.asked_ms >= RETRY_MS)
+	if (now_ms() - s->helper.asked_ms >= pace.s3_again_ms)
 		helper_ask(&s->helper);
 	return false;
 }

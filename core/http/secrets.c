@@ -9,9 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/pace.h"
 #include "http/internal.h"
-
-#define CHECK_MS 1000 /* how often the header file is looked at */
 
 /* ---- the user's headers ---- */
 
@@ -191,7 +190,7 @@ static void refresh(struct http *http, bool now)
 	char **headers;
 	struct stat st;
 
-	if (!http->header_file || (!now && time - http->headers_checked_ms < CHECK_MS))
+	if (!http->header_file || (!now && time - http->headers_checked_ms < pace.header_file_ms))
 		return;
 	http->headers_checked_ms = time;
 	if (look(http->header_file, &st) < 0 ||

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/pace.h"
 #include "http/hf.h"
 #include "http/http.h"
 #include "http/scheme.h"
@@ -21,7 +22,7 @@ int open_network(const struct carton_source *s)
 
 	if (options->offline || c->fetch.http)
 		return 0;
-	c->fetch.timeout_ms = (options->timeout_s ? options->timeout_s : 60) * 1000;
+	c->fetch.timeout_ms = options->timeout_s ? options->timeout_s * 1000L : pace.timeout_ms;
 	c->fetch.connections = options->connections ? options->connections : 8;
 	c->fetch.max_size = options->max_size;
 	c->fetch.extra = &c->extra_connections;

@@ -22,9 +22,16 @@ import time
 from pathlib import Path
 
 
+def pace_of(path):
+    """{name: seconds} of a table of pauses and deadlines: core/base/pace.c or tests/lib/pace.c."""
+    unit = dict(ms=1000, us=1000000)
+    return {name: int(n) / unit[u] for name, u, n in re.findall(r'^\t\.(\w+)_(ms|us) = (\d+),$', path.read_text(), re.M)}
+
+
 def copy_programs(build):
     """
-    The path of a directory with copies of cartonfs and cartonctl that every user can execute.
+    The path of a directory with copies of cartonfs and cartonctl that every user can execute. They are those of the
+    tests, whose pauses are short (tests/lib/pace.c).
 
     The tree itself may be in a private directory, such as /root. The copies are made once per run:
     the workers of pytest-xdist inherit the path in the environment.
@@ -34,8 +41,8 @@ def copy_programs(build):
         atexit.register(shutil.rmtree, path, ignore_errors=True)
         os.chmod(path, 0o755)
         for name in ('cartonfs', 'cartonctl'):
-            if (build / name).exists():
-                shutil.copy(build / name, path)
+            if (build / 'tests' / name).exists():
+                shutil.copy(build / 'tests' / name, path)
                 os.chmod(f'{path}/{name}', 0o755)
         os.environ['CARTONFS_TEST_PROGRAMS'] = path
     return Path(os.environ['CARTONFS_TEST_PROGRAMS'])
@@ -76,8 +83,10 @@ REPORTS = sanitizer_reports() if SANITIZED else None
 NOBODY = 65534                          # the ordinary user of the tests
 IS_ROOT = os.geteuid() == 0
 EXIT_S = 30                             # what a daemon may take to end
-TIMEOUT = 60                            # -o timeout= if it is not given
-STALL = 10                              # seconds below 1 KiB/s after which a fetch is given up
+# What the program under test waits for: a test that waits for it, too, has its time from here.
+PACE = pace_of(ROOT / 'tests/lib/pace.c')
+TIMEOUT = PACE['timeout']               # -o timeout= if it is not given
+STALL = PACE['stall']                   # below 1 KiB/s after which a fetch is given up
 # Factor of every deadline, for slow builds such as those with sanitizers.
 SLOW = float(os.environ.get('TEST_SLOWDOWN', '1'))
 # (major, minor) of the kernel
