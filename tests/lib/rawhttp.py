@@ -36,23 +36,21 @@ class Listener:
     """A server that calls serve(socket) in a thread for each connection."""
 
     def __init__(self):
-        self.ending = False
         self.listener = socket.create_server(('', 0), backlog=200)
-        self.listener.settimeout(.2)
-        self.thread = threading.Thread(target=self.accept)
+        self.thread = threading.Thread(target=self.accept, daemon=True)
 
     def __enter__(self):
         self.thread.start()
         return self
 
     def __exit__(self, *a):
-        self.ending = True
+        self.listener.shutdown(socket.SHUT_RDWR)
         self.thread.join()
         self.listener.close()
 
     def accept(self):
-        while not self.ending:
-            with contextlib.suppress(TimeoutError):
+        with contextlib.suppress(OSError):
+            while True:
                 s = self.listener.accept()[0]
                 s.settimeout(60)
                 threading.Thread(target=self.serve, args=[s], daemon=True).start()

@@ -3,9 +3,12 @@
 HTTP servers of a test's own, on loopback, each request on a thread of its own.
 
   serve      starts a server, which stop() ends
+  serving    within `with`, a server of socketserver accepts connections
   Served     a server whose class has answer(handler); it runs within `with`
 """
+import contextlib
 import http.server
+import socket
 import threading
 
 
@@ -27,17 +30,39 @@ class Server(http.server.ThreadingHTTPServer):
     request_queue_size = 128
 
 
-def serve(answer=None, handler=Handler):
-    """Handler gives each request to answer(handler)."""
-    server = Server(('127.0.0.1', 0), handler)
-    server.daemon_threads, server.answer = True, answer
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+def start(server):
+    """Accepts connections on a thread, until stop(): serve_forever() looks twice a second only whether it is to end."""
+    def accept():
+        with contextlib.suppress(OSError):
+            while True:
+                server.process_request(*server.get_request())
+
+    server.daemon_threads = True
+    server.thread = threading.Thread(target=accept, daemon=True)
+    server.thread.start()
     return server
 
 
 def stop(server):
-    server.shutdown()
+    server.socket.shutdown(socket.SHUT_RDWR)
+    server.thread.join()
     server.server_close()
+
+
+@contextlib.contextmanager
+def serving(server):
+    start(server)
+    try:
+        yield server
+    finally:
+        stop(server)
+
+
+def serve(answer=None, handler=Handler):
+    """Handler gives each request to answer(handler)."""
+    server = Server(('127.0.0.1', 0), handler)
+    server.answer = answer
+    return start(server)
 
 
 class Served:

@@ -22,6 +22,7 @@ import pytest
 import zipwriter
 from harness import SLOW, at_once, ctl, unmount
 from origin import LinkedCarton
+from served import serving
 
 COUNT = 1000
 MAX_REQUESTS = 20
@@ -57,7 +58,6 @@ def written(path, files=None, shuffle=False, method='deflate'):
 class Server(http.server.ThreadingHTTPServer):
     """Ranges of one file with an ETag. `tamper` gets (first, bytes), and returns what is sent."""
 
-    daemon_threads = True
     request_queue_size = 512
 
     def __init__(self, path):
@@ -71,7 +71,6 @@ class Server(http.server.ThreadingHTTPServer):
         self.gate = threading.Event()
         self.gate.set()
         self.url = f'http://127.0.0.1:{self.server_address[1]}/m.carton'
-        threading.Thread(target=self.serve_forever, daemon=True).start()
 
     def handle_error(self, request, client_address):
         pass
@@ -121,9 +120,7 @@ def served(tmp_path):
     """served(path): a Server of that file."""
     with contextlib.ExitStack() as stack:
         def serve(path):
-            s = Server(path)
-            stack.callback(s.server_close)
-            stack.callback(s.shutdown)
+            s = stack.enter_context(serving(Server(path)))
             stack.callback(s.gate.set)
             return s
         yield serve
@@ -259,12 +256,10 @@ class Counted(http.server.BaseHTTPRequestHandler):
 @pytest.fixture
 def counting():
     """Counts the requests at once: `most`."""
-    with http.server.ThreadingHTTPServer(('127.0.0.1', 0), Counted) as s:
-        s.lock, s.now, s.most, s.daemon_threads = threading.Lock(), 0, 0, True
+    with serving(http.server.ThreadingHTTPServer(('127.0.0.1', 0), Counted)) as s:
+        s.lock, s.now, s.most = threading.Lock(), 0, 0
         s.url = f'http://127.0.0.1:{s.server_address[1]}'
-        threading.Thread(target=s.serve_forever, daemon=True).start()
         yield s
-        s.shutdown()
 
 
 @pytest.mark.parametrize('given', [None, 3])
