@@ -214,6 +214,20 @@ def test_redirect(mount, cache, tmp_path):
             asks.stop()
 
 
+def test_no_token_behind_a_redirect(cache):
+    """A server that another leads to has no token fetched, although none was wanted before."""
+    tokens = Server(lambda h, path: send(h, 200, b'{"token": "tok"}'))
+    asks = Server(lambda h, path: send(h, 401, WWW_Authenticate=f'Bearer realm="{tokens.url}/token"'))
+    plain = Server(lambda h, path: send(h, 302, Location=asks.url + '/x'))
+    try:
+        p = ctl('hash', plain.url + '/m.carton', cache.flag)
+        assert p.returncode == 1 and asks.seen and not tokens.seen, p.stderr
+        assert not [x for x in asks.seen if 'Authorization' in x[3]]
+    finally:
+        for server in (plain, asks, tokens):
+            server.stop()
+
+
 @pytest.mark.parametrize('text', [
     'Basic realm="x", bearer scope="repository:{name}:pull",realm = "{realm}" , error="invalid_token"',
     'Basic realm="x"\nBearer realm="{realm}",scope="repository:{name}:pull"',
