@@ -183,6 +183,37 @@ static void test_malformed(void **state)
 	cache_close(c);
 }
 
+/* A byte was changed that leaves it well-formed: the size, where a range is, what it has. */
+static void test_damaged(void **state)
+{
+	static const off_t places[] = { 8, 16, 24, 40, 43 };
+	struct env *e = *state;
+	struct cache *c = open_cache(e, 0);
+	uint8_t text[24 + 16 + 4] = "cfsnap01";
+	char path[PATH_MAX];
+	struct source *s;
+	struct key k;
+
+	put_le64(text + 8, 10);
+	put_le64(text + 32, 4);
+	assert_int_equal(sha256_mem(text, sizeof(text), k.sha256), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
+		const uint8_t wrong = text[places[i]] ^ 1;
+		int fd;
+
+		plant(e, c, text, sizeof(text));
+		assert_int_equal(cache_path(c, k.sha256, path, sizeof(path)), 0);
+		assert_int_equal(chmod(path, 0600), 0);
+		fd = open(path, O_WRONLY | O_CLOEXEC);
+		assert_int_equal(pwrite(fd, &wrong, 1, places[i]), 1);
+		close(fd);
+		assert_int_equal(remote_source_restore(c, URL, &s), -ENOENT);
+		/* and it is not kept */
+		assert_int_equal(access(path, F_OK), -1);
+	}
+	cache_close(c);
+}
+
 struct tamperer {
 	int fd;
 	off_t at;
@@ -253,8 +284,8 @@ static void test_tampered(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_restore),   TEST(test_bounded),  TEST(test_bound),
-		TEST(test_malformed), TEST(test_tampered),
+		TEST(test_restore),   TEST(test_bounded), TEST(test_bound),
+		TEST(test_malformed), TEST(test_damaged), TEST(test_tampered),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
