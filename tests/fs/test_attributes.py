@@ -82,6 +82,9 @@ def test_uid_gid_umask(mount, sample_carton):
                 assert st.st_mode & 0o027 == 0, path
         assert stat.S_IMODE(os.stat(m / 'model/main.py').st_mode) == 0o440
         assert stat.S_IMODE(os.stat(m / 'model/run.sh').st_mode) == 0o550
+        for name, mode in (('', 0o750), ('/status.json', 0o440), ('/metrics', 0o440)):
+            st = os.stat(m / f'.cartonfs{name}')
+            assert (stat.S_IMODE(st.st_mode), st.st_uid, st.st_gid) == (mode, 1234, 4321), name
 
 
 @pytest.mark.needs_root         # and a second user
