@@ -390,11 +390,14 @@ static void test_copy_for_the_kernel(void **state)
 static void test_unverified(void **state)
 {
 	struct cached *e = *state;
+	struct box *b;
 
 	for (int method = 0; method < 2; method++) {
-		struct box *b = box_new();
-		struct box_item *item = box_add_made(b, MAX_MEMORY_OBJECT + SIZE, 1,
-						     method ? METHOD_ZSTD : METHOD_STORED);
+		struct box_item *item;
+
+		b = box_new();
+		item = box_add_made(b, MAX_MEMORY_OBJECT + SIZE, 1,
+				    method ? METHOD_ZSTD : METHOD_STORED);
 
 		item->sha256[0] ^= 1;
 		b->seals = SEALS_USE;
@@ -406,6 +409,14 @@ static void test_unverified(void **state)
 		assert_false(cache_has(e->cache, item->sha256));
 		box_free(b);
 	}
+	/* nor is there a difference between what has a seal and what has none */
+	make_seal(e, METHOD_STORED);
+	b = box_new();
+	box_add_made(b, SIZE, 1, METHOD_STORED);
+	b->seals = SEALS_USE;
+	box_start(b, e->cache, false);
+	expect(b, OBJECT_UNVERIFIED);
+	box_free(b);
 }
 
 int main(void)

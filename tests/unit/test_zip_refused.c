@@ -290,6 +290,32 @@ static void test_gaps(void **state)
 	buf_finish(&z.out);
 }
 
+/* A data descriptor is of 12, 16, 20 or 24 bytes, and says what it says as one of these. */
+static void test_gaps_behind_descriptors(void **state)
+{
+	struct log_seen *seen = log_watch();
+
+	(void)state;
+	for (unsigned length = 12; length <= 24; length += 4) {
+		struct zip_file file = { .name = "a", .data = "x", .n = 1, .descriptor = length };
+		struct zip_made z = zip_make(&file, 1, (struct zip_end){ 0 });
+
+		assert_int_equal(read_all(z.out.data, z.out.len), 0);
+		for (size_t n = 1; n <= 24; n++) {
+			struct buf b = insert(&z, 1, z.directory, n);
+
+			seen->n = 0;
+			if (read_all(b.data, b.len) != -EBADMSG)
+				fail_msg("%zu bytes behind a descriptor of %u passed", n, length);
+			if (n + length <= 24)
+				assert_says(seen, "data descriptor that disagrees");
+			buf_finish(&b);
+		}
+		buf_finish(&z.out);
+	}
+	carton_log_set(NULL, NULL);
+}
+
 /* A local extra field that goes on in what follows the entry, so that its data would lie there. */
 static void test_extra_too_long(void **state)
 {
@@ -667,14 +693,23 @@ static void test_directory_data(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_changes),	       cmocka_unit_test(test_cut_off),
-		cmocka_unit_test(test_inserted),       cmocka_unit_test(test_gaps),
-		cmocka_unit_test(test_extra_too_long), cmocka_unit_test(test_hidden_entry),
-		cmocka_unit_test(test_wraps_around),   cmocka_unit_test(test_local_directory),
-		cmocka_unit_test(test_bit_flips),      cmocka_unit_test(test_second_end),
-		cmocka_unit_test(test_names_clash),    cmocka_unit_test(test_extra_fields),
-		cmocka_unit_test(test_reported),       cmocka_unit_test(test_long_record),
-		cmocka_unit_test(test_end_in_data),    cmocka_unit_test(test_ends_in_data),
+		cmocka_unit_test(test_changes),
+		cmocka_unit_test(test_cut_off),
+		cmocka_unit_test(test_inserted),
+		cmocka_unit_test(test_gaps),
+		cmocka_unit_test(test_gaps_behind_descriptors),
+		cmocka_unit_test(test_extra_too_long),
+		cmocka_unit_test(test_hidden_entry),
+		cmocka_unit_test(test_wraps_around),
+		cmocka_unit_test(test_local_directory),
+		cmocka_unit_test(test_bit_flips),
+		cmocka_unit_test(test_second_end),
+		cmocka_unit_test(test_names_clash),
+		cmocka_unit_test(test_extra_fields),
+		cmocka_unit_test(test_reported),
+		cmocka_unit_test(test_long_record),
+		cmocka_unit_test(test_end_in_data),
+		cmocka_unit_test(test_ends_in_data),
 		cmocka_unit_test(test_directory_data),
 	};
 
