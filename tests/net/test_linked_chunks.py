@@ -150,9 +150,18 @@ def test_index_with_another_size(nginx, tmp_path, mount_fg, cache):
         assert f'says that it has {SIZE - CHUNK} bytes, but it has {SIZE}' in m.log()
     with mount_fg(path, *PRIVATE, *cache.options, '-o', 'verify=open') as m:
         assert m.read(NAME) == LARGE
-    # also where it is in the cache by now
+
+
+def test_cached_file_of_another_size_than_the_index_says(nginx, tmp_path, mount_fg, cache):
+    """Its chunks are right as far as it goes, but not a byte of it is read as one of that size."""
+    longer = LARGE + bytes(CHUNK)
+    index = chunkindex.index_of([(bytes.fromhex(digest(LARGE)), len(longer), CHUNK, chunkindex.chunk_hashes(longer))])
+    path = linked(tmp_path / 'm.carton', nginx.put('linked', LARGE), index=index)
+    with mount_fg(path, *PRIVATE, *cache.options, '-o', 'verify=open') as m:
+        assert m.read(NAME) == LARGE
     with mount_fg(path, *PRIVATE, *cache.options) as m:
-        assert m.error(NAME) == 'EIO'
+        assert errno_of(pread, m / NAME, 10, 0) == errno.EIO
+        assert f'says that it has {len(longer)} bytes, but it has {SIZE}' in m.log()
 
 
 # ---- servers that lie ----
