@@ -423,6 +423,13 @@ def test_chain_is_refused(carton, point, keys, case):
     assert why in line, line
 
 
+@pytest.mark.parametrize('name', ['email:models@acme.example.com', 'email:xmodels@acme.example',
+                                  'URI:mailto:models@acme.example'])
+def test_other_name_that_is_longer(carton, point, keys, name):
+    signed(carton, leaf(keys, subject='/CN=x', extensions=oms.LEAF + f'subjectAltName={name}\n'))
+    assert 'signer: it is "CN=x"' in refused(carton.path, point, '-o', f'verify_ca={keys.ca.cert},signer=models@acme.example')
+
+
 def test_address_is_no_name(carton, point, keys):
     """The four bytes of one are no text, although some spell a word."""
     signed(carton, leaf(keys, subject='/CN=x', extensions=oms.LEAF + 'subjectAltName=IP:97.98.99.100\n'))

@@ -23,6 +23,8 @@ from zipwriter import Carton, sample
 
 pytestmark = pytest.mark.needs_root
 UID, GID = 4242, 4243
+# root's process has a group more, which the user's must not have
+GROUP = ['setpriv', '--groups=4244']
 library = probing.library
 SCRIPT = """
 set -e
@@ -74,7 +76,7 @@ def probe(library, namespace, point):
     @contextlib.contextmanager
     def make(source, *options, env=()):
         where = point()
-        p = Probe(library, [*namespace.prefix, CARTONFS, '-f', *options, source, where], None, env)
+        p = Probe(library, [*namespace.prefix, *GROUP, CARTONFS, '-f', *options, source, where], None, env)
         inside = namespace.at(where)
         p.where, p.inside, p.pid = where, inside, p.process.pid
         p.read = lambda name: (inside / name).read_bytes()
