@@ -428,19 +428,24 @@ def test_nobody_reads_the_key(work, encrypted):
         os.setsid()
         fcntl.ioctl(follower, termios.TIOCSCTTY, 0)
 
-    p = subprocess.Popen([CARTONCTL, 'sign', 'm.carton', '--key=enc.pem'], cwd=work, env=environment(NOBODY), stdin=follower,
-                         stdout=follower, stderr=follower, preexec_fn=control, **identity(NOBODY))
+    # the end of the first process of a terminal would end all others
+    p = subprocess.Popen(['sh', '-c', '"$@"; cat', 'sh', CARTONCTL, 'sign', 'm.carton', '--key=enc.pem'], cwd=work,
+                         env=environment(NOBODY), stdin=follower, stdout=follower, stderr=follower, preexec_fn=control,
+                         **identity(NOBODY))
     shown = b''
     while b'Passphrase of enc.pem: ' not in shown:
         shown += os.read(leader, 4096)
-    key, = mounter_of(p.pid)
+    signs, = mounter_of(p.pid)
+    key, = mounter_of(signs)
     assert os.stat(f'/proc/{p.pid}').st_uid == NOBODY
     assert os.stat(f'/proc/{key}/mem').st_uid == 0
     eventually('it waits for what is typed', lambda: status(f'/proc/{key}/status')['State'][0] == 'S')
-    p.kill()
-    p.wait()
+    os.kill(signs, signal.SIGKILL)
+    wait_exit(signs)
     assert is_ending(key)
     wait_exit(key)
+    p.kill()
+    p.wait()
     os.close(leader)
     os.close(follower)
 
