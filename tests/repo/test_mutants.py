@@ -48,6 +48,7 @@ def test_faults_are_found(work):
                           ({'tests': []}, 'names no test'),
                           ({'tests': ['unit/test_a:test_on']}, 'there is no test unit/test_a:test_on'),
                           ({'tests': ['fs/test_a.py::test_one']}, 'there is no test fs/test_a.py::test_one'),
+                          ({'soak': ['none']}, 'there is no kind none of tests/soak'),
                           ({'guards': None}, 'has the fields name file before after tests'),
                           ({'second': 'Because.'}, 'has the fields name guards file before after tests second'),
                           ({'with': 'two', 'second': 'Because.'}, 'no mutant is called two')):

@@ -18,7 +18,7 @@ SPIN_S = 0.002                  # between two looks at what there is
 class Stored(Kind):
     """A local carton whose files are stored: they are read in place, and all of each is hashed at its open."""
     method, sizes, index = 'stored', [300_000, MIB + 1, 2 * MIB, 3 * MIB + 5, 3 * MIB], False
-    mount_options_more = ('-o', 'seals=off')
+    more_options = ('-o', 'seals=off')
 
     def setup(self):
         self.carton = LinkedCarton(method=self.method)
@@ -39,7 +39,7 @@ class Stored(Kind):
         return chunkindex.index(*(d for d in content.values() if len(d) > MIB))
 
     def mount_options(self, i):
-        return [*super().mount_options(i), *self.mount_options_more]
+        return [*super().mount_options(i), *self.more_options]
 
     def restore(self):
         with open(self.where / 'm.carton', 'r+b') as f:
@@ -101,7 +101,7 @@ class Chunks(Stored):
 class Sealed(Stored):
     """A carton that an earlier mount has sealed: files open at once, and each read is compared with the seal."""
     keep_cache, round_s = True, 1.5
-    mount_options_more = ()
+    more_options = ()
     sizes = [MIB + 1, 2 * MIB, 3 * MIB + 5, 3 * MIB]
 
     def prime(self):
@@ -127,7 +127,7 @@ class Sealed(Stored):
 class Entries(Stored):
     """Entries of the cache, which two mounts share: decoded or fetched, hashed or sealed."""
     keep_cache, round_s = True, 2.0
-    mount_options_more = ()
+    more_options = ()
     sizes = [MIB + 1, 2 * MIB, 3 * MIB, 100_000, MIB, 2 * MIB + 3]
 
     def setup(self):

@@ -9,8 +9,9 @@ import zlib
 import chunkindex
 import harness
 from damaging import Entries, Sealed, Stored
+from harness import eventually
 from origin import MIB, Cache, digest
-from soaking import Kind, bytes_of, other_bytes, state
+from soaking import Kind, bytes_of, other_bytes, state, status
 from zipwriter import Carton
 
 
@@ -126,7 +127,7 @@ class IndexLies(Kind):
     """
     round_s = 3.0
     sizes = [2 * MIB, 2 * MIB + 1, 2 * MIB + 1, 2 * MIB]
-    READ_S, REST_S = 0.3, 0.8           # nothing is hashed before nobody has read for half a second
+    READ_S = 0.3                # the whole is hashed once nobody has read for half a second
 
     def setup(self):
         for i, size in enumerate(self.sizes):
@@ -174,9 +175,11 @@ class IndexLies(Kind):
         if time.monotonic() < self.rest_at:
             return
         self.pause()
-        time.sleep(self.REST_S)
-        for path in self.content:
-            self.count('effect', state(f'{self.mounts[0].where}/{path}') == 'corrupt')
+
+        def states():
+            return [state(f'{self.mounts[0].where}/{p}') for p in self.content if p != 'model/0']
+        eventually('the whole is hashed', lambda: 'chunks' not in states(), 60)
+        self.count('effect', states().count('corrupt'))
         self.rest_at = time.monotonic() + self.READ_S
         self.going[0] = 1
 
@@ -185,7 +188,7 @@ class IndexForged(Stored):
     """Other bytes are in the carton, and an index that says their hashes, but not the index of MANIFEST."""
     index, round_s = True, 0.5
     sizes = [2 * MIB + i for i in range(6)]
-    mount_options_more = ()
+    more_options = ()
 
     def begin(self, rng):
         super().begin(rng)
@@ -222,7 +225,7 @@ class Manifest(Stored):
     def setup(self):
         super().setup()
         self.pin = self.carton.model_hash()
-        self.mount_options_more = ('-o', f'manifest_sha256={self.pin}')
+        self.more_options = ('-o', f'manifest_sha256={self.pin}')
         self.forged = []
         wrong = {p: other_bytes(d) for p, d in self.content.items()}
         for how in 'others', 'one', 'more', 'less':
@@ -257,7 +260,6 @@ class Doubts(Entries):
     errors, hurts, keep_cache, index = set(), False, True, True
     n_mounts, round_s = 1, 1.2
     sizes = [9 * MIB, 10 * MIB + 5]
-    REST_S = 0.8                        # as in IndexLies
 
     def mount_options(self, i):
         return Kind.mount_options(self, i)
@@ -281,7 +283,7 @@ class Doubts(Entries):
 
     def begin(self, rng):
         if not (self.where / 'primed').exists():
-            harness.eventually('all is sealed by chunks', self.prime, 120)
+            eventually('all is sealed by chunks', self.prime, 120)
             shutil.copytree(self.cache.path, self.where / 'primed', symlinks=True)
         shutil.rmtree(self.cache.path)
         shutil.copytree(self.where / 'primed', self.cache.path, symlinks=True)
@@ -299,7 +301,8 @@ class Doubts(Entries):
             self.pause()
             for path in self.content:
                 os.close(os.open(f'{self.mounts[0].where}/{path}', os.O_RDONLY))
-            time.sleep(self.REST_S)
+            size = sum(map(len, self.content.values()))
+            eventually('the whole is hashed', lambda: status(self, 0)['hashed_bytes'] >= size, 60)
             self.going[0] = 1
 
     def change(self, rng):

@@ -311,6 +311,7 @@ class Kind:
 def work(kind, i):
     """The last one is the changer."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     kind.row = kind.rows[i]
     rng = random.Random(f'{kind.seed}/{i}')
     one = Reader(kind, rng).one if i < kind.n_readers else lambda: kind.count('effect', kind.change(rng))
