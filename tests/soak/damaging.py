@@ -248,17 +248,19 @@ class Publish(Partials):
     errors, hurts, index = set(), False, False
     sizes = [2 * MIB + i for i in range(8)]
 
+    def setup(self):
+        super().setup()
+        self.others = {digest(d): other_bytes(d) for d in self.content.values()}
+
     def mount_options(self, i):
         return [*Kind.mount_options(self, i), '-o', 'seals=off', *(('-o', 'passthrough') if harness.IS_ROOT else ())]
 
     def change(self, rng):
         """Written to elsewhere, and put there in an instant, also just before it is published."""
-        hashes = {digest(d): d for d in self.content.values()}
-        n = 0
+        n, spare = 0, self.where / 'spare'
         for path in self.partials():
-            if path.name in hashes:
-                wrong, spare = other_bytes(hashes[path.name]), self.where / 'spare'
-                spare.write_bytes(wrong)
+            if path.name in self.others:
+                spare.write_bytes(self.others[path.name])
                 if path.exists():
                     os.rename(spare, path)
                     n += 1
