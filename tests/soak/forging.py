@@ -11,7 +11,7 @@ import harness
 from damaging import Entries, Sealed, Stored
 from harness import eventually
 from origin import MIB, Cache, digest
-from soaking import Kind, bytes_of, other_bytes, state, status
+from soaking import Kind, Reader, bytes_of, other_bytes, state, status
 from zipwriter import Carton
 
 
@@ -295,15 +295,23 @@ class Doubts(Entries):
         self.rested = rng.random() < 0.5
 
     def between(self, rng):
-        """In each second round the whole is hashed before anybody has read."""
-        if not self.rested:
-            self.rested = True
-            self.pause()
-            for path in self.content:
-                os.close(os.open(f'{self.mounts[0].where}/{path}', os.O_RDONLY))
-            size = sum(map(len, self.content.values()))
-            eventually('the whole is hashed', lambda: status(self, 0)['hashed_bytes'] >= size, 60)
-            self.going[0] = 1
+        """In some rounds the whole is hashed before anybody has read, and read by who had it open."""
+        if self.rested:
+            return
+        self.rested = True
+        self.pause()
+        fds = {path: os.open(f'{self.mounts[0].where}/{path}', os.O_RDONLY) for path in self.content}
+        size = sum(map(len, self.content.values()))
+        eventually('the whole is hashed', lambda: status(self, 0)['hashed_bytes'] >= size, 60)
+        self.going[0] = 1
+        reader = Reader(self, rng)
+        for path, fd in fds.items():
+            try:
+                for _ in range(40):
+                    reader.dropped(0, fd, path, self.content[path])
+            except OSError as e:
+                self.note('unexpected', f'{e.strerror}: {path}, after it was hashed')
+            os.close(fd)
 
     def change(self, rng):
         return Kind.change(self, rng)
