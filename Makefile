@@ -531,7 +531,7 @@ help:
 	@echo "make check-sign     Sigstore's own library, from npm, on signatures of cartonctl"
 	@echo "make mutants        take out checks: their tests must fail (ONLY='zip-*', SOAK=1)"
 	@echo 'make slow           tests of files over 4 GiB'
-	@echo 'make soak           readers, attackers, kills (SOAK_SECONDS=600, ONLY=, BUILD=build-tsan)'
+	@echo 'make soak           readers, attackers, kills (SOAK_SECONDS=600, ONLY=, BUILD=)'
 	@echo 'make fleet          measure many nodes, caches and an object store (root)'
 	@echo 'make image          build the container image and run it (root)'
 	@echo 'make fuzz           fuzz the parsers (FUZZ_SECONDS=60 each)'

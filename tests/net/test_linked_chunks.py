@@ -412,20 +412,20 @@ class Readers:
 
 
 PARKED = 990
-MANY = fault_bytes((8 + PARKED) * CHUNK, seed=4)
 
 
 @pytest.fixture
 def parked(work, own, fault, mount_fg, cache):
     """A mount with as many who read chunks of a server that has stopped, each another one."""
+    many = fault_bytes((8 + PARKED) * CHUNK, seed=4)
     good = [fault_bytes(SIZE, seed=20 + i) for i in range(5)]
     c = LinkedCarton(method='stored').add('misc/local', b'here').add('misc/large', LARGE)
-    c.link(NAME, MANY, own.url('x', size=len(MANY), seed=4))
+    c.link(NAME, many, own.url('x', size=len(many), seed=4))
     for i, data in enumerate(good):
         c.link(f'model/g{i}', data, fault.url(f'g{i}', size=SIZE, seed=20 + i))
-    c.add(chunkindex.PATH, chunkindex.index(MANY, LARGE, *good))
+    c.add(chunkindex.PATH, chunkindex.index(many, LARGE, *good))
     with mount_fg(c.write(work / 'm.carton'), *PRIVATE, *cache.options, '-o', f'timeout={TIMEOUT}') as m:
-        assert pread(m / NAME, 10, 0) == MANY[:10]
+        assert pread(m / NAME, 10, 0) == many[:10]
         with stopped(own):
             readers = Readers(m / NAME, [i * CHUNK + 5000 for i in range(8, 8 + PARKED)])
             yield m, readers, good

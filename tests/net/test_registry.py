@@ -262,6 +262,10 @@ def raw(data=b'x', path='a', **more):
     return descriptor(f'{MODEL}.weight.v1.raw', data, {FILEPATH: path} if path else None) | more
 
 
+def longer_than_any():
+    return b'{"layers": [' + b' ' * 100 * MIB
+
+
 def changed(**kw):
     return dict(Artifact({'a': b'x'}).manifest) | kw
 
@@ -289,14 +293,15 @@ def changed(**kw):
     (changed(config=descriptor(f'{MODEL}.config.v1+json', b'no')), 'sends other bytes than'),
     ({'schemaVersion': 1}, 'is no manifest of an artifact'),
     ([], 'is no manifest of an artifact'), (b'<html>', 'is no JSON'), (b'', 'is no JSON'), (b'[' * 100, 'is no JSON'),
-    (b'{"layers": [' + b' ' * 100 * MIB, 'larger')])
+    (longer_than_any, 'larger')])
 def test_bad_artifacts(cache, work, registry, manifest, message):
     """One line, whatever the registry says; and nothing is kept."""
     url = put(registry, work, Artifact({'a': b'x'}))
 
     def change(path, status, headers, body):
         if '/manifests/' in path:
-            return 200, {}, manifest if isinstance(manifest, bytes) else json.dumps(manifest).encode()
+            made = manifest() if callable(manifest) else manifest
+            return 200, {}, made if isinstance(made, bytes) else json.dumps(made).encode()
         return 200, {}, Artifact({'a': b'x'}).blobs[0]
     with Front(registry, change) as front:
         p = ctl('ls', cache.flag, front.oci(url))

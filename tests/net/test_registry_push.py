@@ -220,32 +220,34 @@ def test_interrupted(work, registry):
     assert p.returncode == -signal.SIGINT and not has_tag(registry, url)
 
 
-LARGE = fault_bytes(80 * MIB, seed=3)
+SIZE = 80 * MIB
 
 
 def large(work):
-    return Carton(method='stored').add('model/x', LARGE).write(work / 'm.carton')
+    """The path of a carton, and the digest of its file of SIZE."""
+    data = fault_bytes(SIZE, seed=3)
+    return Carton(method='stored').add('model/x', data).write(work / 'm.carton'), digest_of(data)
 
 
 @pytest.mark.parametrize('keeps', [False, True])
 def test_resumed(work, registry, keeps):
     """Where connections break, the upload goes on: behind the last part, or where a registry keeps all, behind that."""
-    path, url, cuts = large(work), to(registry, work), 5 if keeps else 2
+    (path, digest), url, cuts = large(work), to(registry, work), 5 if keeps else 2
     with Front(registry, keeps=keeps) as front, Cut(front, (12 if keeps else 40) * MIB, cuts) as cut:
         p = ctl('push', '--connections=1', path, cut.oci(url))
         assert p.returncode == 0, p.stderr
         # a part at most is sent twice for each
-        assert cut.cuts == 0 and cut.up < len(LARGE) + (1 if keeps else cuts * 32) * MIB, cut.up / MIB
+        assert cut.cuts == 0 and cut.up < SIZE + (1 if keeps else cuts * 32) * MIB, cut.up / MIB
     parts = [x for x in registry.requests() if x[0] == 'PATCH']
     # the registry keeps 12 MiB of each part that is cut, and gets the last 20 of the 80 in one part; or it sees
     # only parts that are whole, of 32, 32 and 16 MiB
-    assert len(parts) == (cuts + 1 if keeps else 3) and digest_of(LARGE) in uploads(registry) and has_tag(registry, url)
+    assert len(parts) == (cuts + 1 if keeps else 3) and digest in uploads(registry) and has_tag(registry, url)
     assert push(path, url)['sent'] == 0
 
 
 def test_resumed_at_docker_registry(work, registry):
     """It takes no more of an upload in which a part broke off: another one begins."""
-    path, url = large(work), to(registry, work)
+    (path, _), url = large(work), to(registry, work)
     with Cut(registry, 40 * MIB) as cut:
         p = ctl('push', '--connections=1', path, cut.oci(url))
     assert p.returncode == 0 and cut.cuts == 0, p.stderr
@@ -254,7 +256,7 @@ def test_resumed_at_docker_registry(work, registry):
 
 def test_resumed_nowhere(work, registry):
     """An upload that a registry has lost, or of which it says what is wrong, is begun again, and not for ever."""
-    path, url, asked = large(work), to(registry, work), []
+    (path, _), url, asked = large(work), to(registry, work), []
 
     def before(method, where, body):
         if method == 'PATCH' and len(asked) < most:
@@ -278,7 +280,7 @@ def test_resumed_nowhere(work, registry):
 
 def test_resumed_with_other_bytes(work, registry):
     """What a registry says it has need not be what was sent: the digest shows it, and all is sent anew."""
-    path, url, lies = large(work), to(registry, work), []
+    (path, _), url, lies = large(work), to(registry, work), []
 
     def before(method, where, body):
         if method == 'PATCH' and not lies:
@@ -286,7 +288,7 @@ def test_resumed_with_other_bytes(work, registry):
             return 'drop'
         if method == 'GET' and '/uploads/' in where and len(lies) == 1:
             lies.append(where)
-            return 204, {'Range': f'0-{len(LARGE) // 2}', 'Location': where}, b''
+            return 204, {'Range': f'0-{SIZE // 2}', 'Location': where}, b''
     with Front(registry, before=before) as front:
         assert push(path, front.oci(url))['sent']
     assert len(lies) == 2 and has_tag(registry, url)
