@@ -522,7 +522,7 @@ help:
 	@echo 'make demo           install what is missing, build, show a mount'
 	@echo 'make demo-remote    the same over http, from a local nginx'
 	@echo 'make check          install what is missing, build, run all tests'
-	@echo 'make check-long     soak, tamperings, files over 4 GiB, fuzzing, mutants: an hour'
+	@echo 'make check-long     what is long: soak, tamperings, 4 GiB, fuzzing; an hour'
 	@echo 'make test-times     run all tests, and say where their time goes'
 	@echo 'make asan tsan      the tests under sanitizers'
 	@echo 'make valgrind       the unit tests in valgrind'
