@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import pty
+import pwd
 import re
 import signal
 import socket
@@ -95,14 +96,24 @@ def test_metrics_are_the_same_numbers(mount, work):
         assert r'a\"b\\c.carton' in info
 
 
-def test_metrics_of_all_mounts(mount, work):
+@pytest.fixture
+def loner(work):
+    """A user of whom no other test has mounts. Without root there is but one user, who runs nothing else."""
+    if not harness.IS_ROOT:
+        return None
+    uid = pwd.getpwnam('games').pw_uid      # fusermount3 wants one with a name
+    harness.make_home(uid, work / 'home')
+    return uid
+
+
+def test_metrics_of_all_mounts(mount, work, loner):
     """One description for each family; the numbers of each mount, with its mountpoint, once."""
     paths = [sample().write(work / name) for name in ('a"b\\c{,mountpoint=.carton', 'n.carton')]
-    with mount(paths[0]) as a, mount(paths[1]) as b:
+    with mount(paths[0], uid=loner) as a, mount(paths[1], uid=loner) as b:
         a.read('model/weights.bin')
-        p = ctl('status', '--metrics')
+        p = ctl('status', '--metrics', uid=loner)
         assert p.returncode == 0 and p.stderr == ''
-        have, one = parse_metrics(p.stdout), parse_metrics(ctl('status', '--metrics', b.path).stdout)
+        have, one = parse_metrics(p.stdout), parse_metrics(ctl('status', '--metrics', b.path, uid=loner).stdout)
         for m in (a, b):
             label = f'mountpoint="{m.path}"'
             assert have[f'cartonfs_up{{{label}}}'] == 1
@@ -120,12 +131,12 @@ def test_metrics_of_all_mounts(mount, work):
         pid = status(a)['pid']
         harness.freeze(pid)
         try:
-            have = parse_metrics(ctl('status', '--metrics').stdout)
+            have = parse_metrics(ctl('status', '--metrics', uid=loner).stdout)
         finally:
             os.kill(pid, signal.SIGCONT)
         assert [have[f'cartonfs_up{{mountpoint="{m.path}"}}'] for m in (a, b)] == [0, 1]
         assert not any(f'mountpoint="{a.path}"' in name for name in have if not name.startswith('cartonfs_up'))
-    assert f'"{b.path}"' not in ctl('status', '--metrics').stdout
+    assert f'"{b.path}"' not in ctl('status', '--metrics', uid=loner).stdout
 
 
 @pytest.mark.needs_promtool
@@ -391,12 +402,19 @@ def resume(m):
         os.kill(m.pids[0], signal.SIGCONT)
 
 
-def in_time(*words, uid=None):
-    """Runs cartonctl; all mounts together take the time of one, and a pipe of its output is closed then."""
-    begin = time.monotonic()
-    p = ctl(*words, uid=uid)
-    took = time.monotonic() - begin
-    assert took < 2 * answer_ms() / 1000 * harness.SLOW, f'{took:.1f} s'
+def in_time(*words, uid=None, prepare=lambda: ()):
+    """
+    Runs cartonctl; all mounts together take the time of one, and a pipe of its output is closed then. What takes longer
+    is run again: the machine may have been busy, but who waits for each mount takes long each time. The last words are
+    what prepare() returns, if it is given.
+    """
+    took = []
+    while not took or took[-1] >= 2 * answer_ms() / 1000 * harness.SLOW:
+        assert len(took) < 5, took
+        last = prepare()
+        begin = time.monotonic()
+        p = ctl(*words, *last, uid=uid)
+        took.append(time.monotonic() - begin)
     return p
 
 
@@ -444,9 +462,17 @@ def test_watch_of_a_stopped_daemon(stopped):
 
 def test_stop_of_a_stopped_daemon(stopped, who):
     """It is unmounted at once; the process ends when it goes on."""
-    m, = stopped(1, uid=who)
-    p = in_time('stop', m.path, uid=who)
+    made = []
+
+    def prepare():
+        made.append(*stopped(1, uid=who))
+        return [made[-1].path]
+    p = in_time('stop', uid=who, prepare=prepare)
     assert p.returncode == 0 and NO_ANSWER in p.stderr, p.stderr
+    for m in made[:-1]:
+        resume(m)
+        m.wait_end()
+    m = made[-1]
     assert m.gone() and state_of(m.pids[0]) == 'T'
     resume(m)
     m.wait_end()
