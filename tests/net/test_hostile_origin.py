@@ -273,7 +273,7 @@ def test_end_at_each_byte(work, mount_fg, cache, how):
     c = LinkedCarton()
     with Raw(files, dict.fromkeys(files, broken)) as raw:
         for i, data in files.items():
-            c.link(f'model/{i}', data, raw.url(i))
+            c.link(f'model/{i}', data, raw.url(i, int(i)))
         with mount_fg(c.write(work / 'm.carton'), *PRIVATE, *cache.options) as m:
             got = at_once(m.read, [f'model/{i}' for i in files])
             assert [i for i, data in files.items() if got[int(i)] != data] == [], m.log()
