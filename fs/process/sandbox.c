@@ -339,8 +339,8 @@ static int confine_access(const struct carton_paths *paths, const struct sandbox
 
 #ifdef __SANITIZE_ADDRESS__
 /*
- * UBSan reads its options when it has something to report. It looks in /proc/self/environ, which the user of a process
- * that is not dumpable cannot read, and here before that.
+ * UBSan reads its options when it has something to report. It looks in /proc/self/environ, which
+ * the user of a process that is not dumpable cannot read, and here before that.
  */
 const char *__ubsan_default_options(void);
 const char *__ubsan_default_options(void)

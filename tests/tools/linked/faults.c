@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Faults for the sanitizers to find. It is linked to the cartonfs of a build with sanitizers, as a program of its own
- * (the Makefile's faulty-cartonfs). There statfs(2) of a mount makes the fault that FAULT in the environment names.
+ * Faults for the sanitizers to find. It is linked to the cartonfs of a build with sanitizers, as a
+ * program of its own (the Makefile's faulty-cartonfs). There statfs(2) of a mount makes the fault
+ * that FAULT in the environment names.
  */
 #include <limits.h>
 #include <pthread.h>
