@@ -22,6 +22,7 @@ sys.dont_write_bytecode = sys.pycache_prefix is None
 pytest.register_assert_rewrite(*(p.stem for p in Path(__file__).with_name('lib').glob('*.py')))
 
 import bigcarton  # noqa: E402
+import failure  # noqa: E402
 import faultydisk  # noqa: E402
 import harness  # noqa: E402
 import origin  # noqa: E402
@@ -91,6 +92,19 @@ def pytest_runtest_protocol(item):
     if path:
         with open(path, 'a') as f:
             f.write(f'{time.monotonic() - begin:.3f} {cpu() - used:.3f} {item.nodeid}\n')
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    outcome = yield
+    if outcome.get_result().failed:
+        failure.explain(outcome.get_result())
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_logfinish():
+    """The next test has other mounts, and those of fixtures that are still there."""
+    harness.MOUNTS[:] = [m for m in harness.MOUNTS if not m.over]
 
 
 def pytest_sessionstart(session):

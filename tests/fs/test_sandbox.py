@@ -452,7 +452,7 @@ def test_log_of_a_daemon(library, sample_carton, point, who, work):
     """A daemon has no stderr: the mounter writes the line, after the daemon has ended too."""
     where, log = point(who), work / 'log'
     work.chmod(0o777)
-    p = Probe(library, [CARTONFS, sample_carton[0], where], who, [('PROBE_SYSLOG', str(log))])
+    p = Probe(library, [CARTONFS, sample_carton[0], where], who, [('SYSLOG_FILE', str(log))])
     try:
         assert p.process.wait(harness.EXIT_S * harness.SLOW) == 0
         p.ours.sendall(b'family 17\n')

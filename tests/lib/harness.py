@@ -30,8 +30,8 @@ def pace_of(path):
 
 def copy_programs(build):
     """
-    The path of a directory with copies of cartonfs and cartonctl that every user can execute. They are those of the
-    tests, whose pauses are short (tests/lib/pace.c).
+    The path of a directory with copies of cartonfs and cartonctl that every user can execute, and syslog.so. The
+    programs are those of the tests, whose pauses are short (tests/lib/pace.c).
 
     The tree itself may be in a private directory, such as /root. The copies are made once per run:
     the workers of pytest-xdist inherit the path in the environment.
@@ -44,6 +44,7 @@ def copy_programs(build):
             if (build / 'tests' / name).exists():
                 shutil.copy(build / 'tests' / name, path)
                 os.chmod(f'{path}/{name}', 0o755)
+        subprocess.run(['cc', '-shared', '-fPIC', '-o', f'{path}/syslog.so', PRELOAD / 'syslog.c'], check=True)
         os.environ['CARTONFS_TEST_PROGRAMS'] = path
     return Path(os.environ['CARTONFS_TEST_PROGRAMS'])
 
@@ -58,8 +59,9 @@ def sanitizer_reports():
     os.chmod(path, 0o1777)
     os.environ['SANITIZER_REPORTS'] = path
     for kind in 'asan', 'ubsan', 'tsan', 'lsan':
-        # UBSan alone names no function unless it is asked for the stack
-        name, more = f'{kind.upper()}_OPTIONS', ':print_stacktrace=1' if kind == 'ubsan' else ''
+        # UBSan alone names no function unless it is asked for the stack; libraries are loaded before ASan's
+        name = f'{kind.upper()}_OPTIONS'
+        more = {'ubsan': ':print_stacktrace=1', 'asan': ':verify_asan_link_order=0'}.get(kind, '')
         file = ROOT / f'tests/{kind}.supp'
         if file.exists():   # copied, because a user who mounts may not read the checkout
             more += f':suppressions={shutil.copy(file, path)}'
@@ -68,15 +70,16 @@ def sanitizer_reports():
 
 
 ROOT = Path(__file__).resolve().parents[2]
+PRELOAD = ROOT / 'tests/tools/preload'  # sources of libraries that tests preload
 BUILD = (ROOT / os.environ.get('BUILD_DIR', 'build')).resolve()
 PROGRAMS = copy_programs(BUILD)
 CARTONFS = str(PROGRAMS / 'cartonfs')
 CARTONCTL = str(PROGRAMS / 'cartonctl')
+SYSLOG = PROGRAMS / 'syslog.so'         # see tools/preload/syslog.c
 # A carton that the reference packer wrote, which is not part of this repository.
 REFERENCE = ROOT.parent / 'shared/data/reference-packer.carton'
 FLAGS = BUILD / 'flags'
 TOOLS = BUILD / 'tests/tools'           # programs of the tests
-PRELOAD = ROOT / 'tests/tools/preload'  # sources of libraries that tests preload
 SANITIZED = FLAGS.exists() and '-fsanitize' in FLAGS.read_text()
 RACES = SANITIZED and '-fsanitize=thread' in FLAGS.read_text()
 REPORTS = sanitizer_reports() if SANITIZED else None
@@ -327,12 +330,21 @@ def unmount(path, uid=None, lazy=False):
     return when_unused(path, try_unmount, path, uid, lazy)
 
 
-class Mount(os.PathLike):
-    """A mount. Its methods read as the user who mounted it."""
+# Those of the running test and of its fixtures, for what a failure prints.
+MOUNTS = []
 
-    def __init__(self, path, uid, pids):
+
+class Mount(os.PathLike):
+    """
+    A mount. Its methods read as the user who mounted it; `log` gives the daemon's log so far. `failure` has what a
+    failure prints of it: how the daemon is, and its status, as they were before the mount was removed.
+    """
+
+    def __init__(self, path, uid, pids, command=(), log=lambda: ''):
         self.path, self.uid, self.pids, self.ended = str(path), uid, pids, False
-        self.stderr = ''
+        self.command, self.log, self.stderr = command, log, ''
+        self.process, self.exits, self.failure, self.over = None, {}, None, False
+        MOUNTS.append(self)
 
     def __fspath__(self):
         return self.path
@@ -363,61 +375,115 @@ class Mount(os.PathLike):
     def gone(self):
         return mountinfo(self.path) is None
 
+    def exit_status(self, pid):
+        """As wait_exit() gives it; None: it runs, or was another's child. It can still be waited for."""
+        if pid in self.exits:
+            return self.exits[pid]
+        with contextlib.suppress(ChildProcessError):
+            if end := os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+                return end.si_status if end.si_code == os.CLD_EXITED else -end.si_status
+        return None
+
+    def is_how(self):
+        """How the daemons are, in words."""
+        def words(pid):
+            status = self.process.poll() if self.process else self.exit_status(pid)
+            if status is None:
+                return 'runs' if os.path.exists(f'/proc/{pid}') else 'has ended'
+            return f'killed by {signal.Signals(-status).name}' if status < 0 else f'exit status {status}'
+        return ', '.join(map(words, self.pids)) or 'was not found'
+
+    def keep_failure(self):
+        if self.failure is None:
+            status = ''
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                if not self.over:
+                    p = run(CARTONCTL, 'status', '--json', self.path, uid=self.uid, timeout=5)
+                    status = p.stdout + p.stderr
+            self.failure = self.is_how(), status or 'cartonctl status gives no answer'
+
+    @property
+    def source(self):
+        return str(self.command[-2]) if self.command else ''
+
+    def close(self):
+        """Keeps the log, whose file goes."""
+        text = self.log()
+        self.log, self.over = lambda: text, True
+
     def wait_end(self, status=0):
         """Waits until the daemon has ended and the mount is gone."""
-        got = [wait_exit(p) for p in self.pids]
+        self.exits = {p: wait_exit(p) for p in self.pids}
+        got = [*self.exits.values()]
         eventually(f'{self.path} is no longer mounted', self.gone)
         self.ended = True
-        assert all(s in (status, None) for s in got), f'exit status of the daemon: {got}'
+        assert all(s in (status, None) for s in got), f'exit status of the daemon: {got}, not {status}'
+
+
+@contextlib.contextmanager
+def kept(mount):
+    """Keeps what a failure prints of a mount, before the mount is removed."""
+    try:
+        yield
+    except BaseException:
+        mount.keep_failure()
+        raise
 
 
 @contextlib.contextmanager
 def mounted(source, mountpoint, *options, uid=None, env=None, cwd=None, name=None):
     """Runs `cartonfs SOURCE MOUNTPOINT`. At the end unmounts and checks the exit status."""
-    p = run(CARTONFS, *options, source, name or mountpoint, uid=uid, env=env, cwd=cwd)
-    assert p.returncode == 0, f'exit {p.returncode}: {p.stderr}'
-    assert mountinfo(mountpoint), f'exit 0 but nothing is mounted: {p.stderr}'
-    pids = daemons(name or mountpoint)
-    m = Mount(mountpoint, uid, pids)
-    m.stderr = p.stderr
-    try:
-        assert len(pids) == 1, f'{len(pids)} daemons'
-        yield m
-        if not m.ended:
-            r = unmount(mountpoint, uid)
-            assert r.returncode == 0, r.stderr
-            m.wait_end()
-    finally:
-        abandon(mountpoint, pids)
+    with tempfile.NamedTemporaryFile(dir=PROGRAMS, prefix='log-') as log:
+        os.chmod(log.name, 0o666)
+        command = [CARTONFS, *options, source, name or mountpoint]
+        p = run(*command, uid=uid, cwd=cwd, env=dict(LD_PRELOAD=str(SYSLOG), SYSLOG_FILE=log.name) | (env or {}))
+        assert p.returncode == 0, f'exit {p.returncode}: {p.stderr}'
+        assert mountinfo(mountpoint), f'exit 0 but nothing is mounted: {p.stderr}'
+        pids = daemons(name or mountpoint)
+        m = Mount(mountpoint, uid, pids, command, lambda: Path(log.name).read_text(errors='replace'))
+        m.stderr = p.stderr
+        try:
+            with kept(m):
+                assert len(pids) == 1, f'{len(pids)} daemons'
+                yield m
+                if not m.ended:
+                    r = unmount(mountpoint, uid)
+                    assert r.returncode == 0, r.stderr
+                    m.wait_end()
+        finally:
+            abandon(mountpoint, pids)
+            m.close()
 
 
 @contextlib.contextmanager
 def foreground(source, mountpoint, *options, uid=None, env=None):
-    """The same with `cartonfs -f`. The Mount has `process` and log(): all of stderr so far."""
+    """The same with `cartonfs -f`. The Mount has its `process`, and its log is all of stderr."""
     with tempfile.TemporaryFile() as err:
         cmd = [CARTONFS, '-f', *options, str(source), str(mountpoint)]
         p = subprocess.Popen(cmd, stderr=err, stdin=subprocess.DEVNULL,
                              env=environment(uid, **(env or {})), **identity(uid))
-        m = Mount(mountpoint, uid, [p.pid])
+        m = Mount(mountpoint, uid, [p.pid], cmd,
+                  lambda: os.pread(err.fileno(), 1 << 22, 0).decode(errors='replace'))
         m.process = p
-        m.log = lambda: os.pread(err.fileno(), 1 << 22, 0).decode(errors='replace')
         try:
-            eventually('a mount or an end',
-                       lambda: mountinfo(mountpoint) or p.poll() is not None, 30)
-            assert p.poll() is None, f'exit {p.returncode}: {m.log()}'
-            yield m
-            if not m.ended:
-                r = unmount(mountpoint, uid)
-                assert r.returncode == 0, r.stderr
-                eventually('the daemon ends', lambda: p.poll() is not None,
-                           why=lambda: doing(p.pid))
-                assert p.returncode == 0, m.log()
-                assert m.gone()
+            with kept(m):
+                eventually('a mount or an end',
+                           lambda: mountinfo(mountpoint) or p.poll() is not None, 30)
+                assert p.poll() is None, f'exit {p.returncode}: {m.log()}'
+                yield m
+                if not m.ended:
+                    r = unmount(mountpoint, uid)
+                    assert r.returncode == 0, r.stderr
+                    eventually('the daemon ends', lambda: p.poll() is not None,
+                               why=lambda: doing(p.pid))
+                    assert p.returncode == 0, m.log()
+                    assert m.gone()
         finally:
             if p.poll() is None:
                 p.kill()
                 p.wait()
             abandon(mountpoint, [])
+            m.close()
 
 
 def abandon(mountpoint, pids):

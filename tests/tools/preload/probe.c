@@ -13,9 +13,6 @@
  *	fcntl COMMAND ARGUMENT					of a pipe
  *	call NAME-OR-NUMBER [NUMBER...]				a system call
  *	old							one by the numbers of 32 bit programs
- *
- * The mounter, a process of the same program, writes to the file PROBE_SYSLOG what it would send to
- * syslog.
  */
 #include <arpa/inet.h>
 #include <dlfcn.h>
@@ -242,39 +239,4 @@ long syscall(long number, ...)
 	if (!real)
 		real = (long (*)(long, ...))dlsym(RTLD_NEXT, "syscall");
 	return real(number, n[0], n[1], n[2], n[3], n[4], n[5]);
-}
-
-static void to_file(const char *format, va_list ap)
-{
-	const char *path = getenv("PROBE_SYSLOG");
-	int fd = path ? open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600) : -1;
-
-	if (fd < 0)
-		return;
-	vdprintf(fd, format, ap);
-	dprintf(fd, "\n");
-	close(fd);
-}
-
-void syslog(int priority, const char *format, ...)
-{
-	va_list ap;
-
-	(void)priority;
-	va_start(ap, format);
-	to_file(format, ap);
-	va_end(ap);
-}
-
-/* What the C library makes of syslog() in a hardened build. */
-void __syslog_chk(int priority, int flag, const char *format, ...);
-void __syslog_chk(int priority, int flag, const char *format, ...)
-{
-	va_list ap;
-
-	(void)priority;
-	(void)flag;
-	va_start(ap, format);
-	to_file(format, ap);
-	va_end(ap);
 }
