@@ -529,7 +529,7 @@ help:
 	@echo 'make check-runners  numpy, torch, nginx, podman and others read a mount'
 	@echo "make check-hub      the hub's own client, from npm, on the hub of the tests"
 	@echo "make check-sign     Sigstore's own library, from npm, on signatures of cartonctl"
-	@echo "make mutants        take out checks: their tests must fail (ONLY='zip-*', SOAK=1)"
+	@echo "make mutants        take out checks: tests must fail (ONLY='zip-*', SOAK=1)"
 	@echo 'make slow           tests of files over 4 GiB'
 	@echo 'make soak           readers, attackers, kills (SOAK_SECONDS=600, ONLY=, BUILD=)'
 	@echo 'make fleet          measure many nodes, caches and an object store (root)'
