@@ -31,5 +31,9 @@ class Disk:
         self.set('none')
         run('umount' if harness.IS_ROOT else 'fusermount3',
             '-fl' if harness.IS_ROOT else '-uz', self.path)
-        self.process.kill()
-        self.process.wait()
+        try:
+            # killed at its end, where a sanitizer looks for leaks, it would seem to have a fault
+            eventually('the disk ends', lambda: self.process.poll() is not None)
+        finally:
+            self.process.kill()
+            self.process.wait()

@@ -161,6 +161,14 @@ def environment(uid=None, **more):
     return keep | dict(PATH=path, LC_ALL='C.UTF-8', TZ='UTC') | more
 
 
+def has_ended(pid):
+    """Has it ended? It may still have to be waited for."""
+    try:
+        return ') Z ' in Path(f'/proc/{pid}/stat').read_text()
+    except OSError:
+        return True
+
+
 UNNAMED = re.compile(r'  \((/\S+)\+(0x[0-9a-f]+)\)$', re.M)
 
 
@@ -174,6 +182,8 @@ def take_reports():
     """The text of all reports of sanitizers since the last call."""
     text = ''
     for path in sorted(REPORTS.glob('report.*')) if REPORTS else ():
+        pid = int(path.suffix[1:])
+        eventually(f'process {pid}, which writes a report, ends', lambda: has_ended(pid), why=lambda: doing(pid))
         text += f'{path.name}:\n{path.read_text(errors="replace")}\n'
         path.unlink()
     return UNNAMED.sub(name_function, text)
