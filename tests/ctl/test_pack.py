@@ -246,7 +246,7 @@ def test_large_file(work):
     p = ctl('pack', '--compress=store', root, work / 'm.carton', timeout=300)
     lines = p.stderr.splitlines()
     assert p.returncode == 0 and len(lines) == 9, p.stderr
-    assert all(ln == f'cartonctl: pack: {i + 1}0% of 4.0 GiB' for i, ln in enumerate(lines)), p.stderr
+    assert [(i, ln) for i, ln in enumerate(lines) if ln != f'cartonctl: pack: {i + 1}0% of 4.0 GiB'] == [], p.stderr
     p = run('unzip', '-tq', work / 'm.carton', timeout=300)
     assert p.returncode == 0, p.stdout
     with zipfile.ZipFile(work / 'm.carton') as z:
@@ -681,7 +681,7 @@ def test_link_and_embed(tree, nginx, work, cache, mount):
         f'{h} = ["{url.replace("{sha256}", h)}", "https://other.example/{h}?a=%22b%22"]\n' for h in sums
     ) + '\n[sizes]\n' + ''.join(f'{h} = {os.path.getsize(objects / h)}\n' for h in sums)
     assert sorted(os.listdir(objects)) == sums
-    assert all(sha_file(objects / h) == h for h in sums)
+    assert [h for h in sums if sha_file(objects / h) != h] == []
     verified(out, '--private-links', cache.flag)
     with mount(out, '-o', 'private_links', *cache.options) as m:
         got = m.do(scan, m.path)

@@ -125,7 +125,7 @@ def test_metrics_of_all_mounts(mount, work, loner):
             info, = [n for n in have if n.startswith('cartonfs_info{') and label in n]
             assert info.count(label) == 1
             assert status(m)['model_hash'] in info
-        assert all(f'mountpoint="{b.path}"' in name for name in one)
+        assert [name for name in one if f'mountpoint="{b.path}"' not in name] == []
         assert have[f'cartonfs_files{{mountpoint="{a.path}",state="verified"}}'] > 0
         assert ctl('status', '--metrics', '--json').returncode == 1
         pid = status(a)['pid']
@@ -279,8 +279,8 @@ def test_screen_fits(mount, work, columns):
         assert m.error('model/m')
         text = plain(terminal(columns, 'status', m.path))
         lines = text.splitlines()
-        assert all(width(line) <= columns for line in lines), text
-        assert all(re.match('  [ a-z]{10}', line) for line in lines[1:] if line.strip()), text
+        assert [line for line in lines if width(line) > columns] == [], text
+        assert [line for line in lines[1:] if line.strip() and not re.match('  [ a-z]{10}', line)] == [], text
         assert all(x in ''.join(text.split()) for x in (url, c.model_hash(), str(where / 'a\\x0ab.carton'))), text
 
 
@@ -433,7 +433,7 @@ def test_status_of_stopped_daemons(mount, stopped, sample_carton, who):
         p = in_time('status', '--json', uid=who)
         listed = {e['mountpoint']: e for e in json.loads(p.stdout)}
         assert p.returncode == 1 and 'pid' in listed[good.path]
-        assert all(NO_ANSWER in listed[m.path]['error'] for m in silent)
+        assert [m for m in silent if NO_ANSWER not in listed[m.path]['error']] == []
 
 
 @pytest.mark.parametrize('name', ['{}', '{}/', '{}//'])

@@ -137,7 +137,7 @@ def test_names_in_json(work, mount):
     with mount(work / 'm.carton') as m:
         got = request_of(m, 'self_test-0')
         assert [t[0] for t in got] == sorted(names, key=str.encode)
-        assert all(t[3] == tensors[0].data for t in got)
+        assert [t for t in got if t[3] != tensors[0].data] == []
         _, out = parse_expected(m.read(f'{TRITON}/self_test-0/expected_output'))
         assert [t[0] for t in out] == sorted(names, key=str.encode)
 

@@ -427,7 +427,7 @@ class Mount(os.PathLike):
         got = [*self.exits.values()]
         eventually(f'{self.path} is no longer mounted', self.gone)
         self.ended = True
-        assert all(s in (status, None) for s in got), f'exit status of the daemon: {got}, not {status}'
+        assert [s for s in got if s not in (status, None)] == [], f'exit status of the daemon: {got}, not {status}'
 
 
 @contextlib.contextmanager

@@ -68,7 +68,7 @@ def test_away_for_some_requests(linked, fault, kind):
     m = linked(fault.url('x', size=SIZE, fail=f'{TIMES}:{AWAY[kind]}'))
     assert m.read('model/x') == fault_bytes(SIZE)
     asked = fault.requests('x')
-    assert all(r['status'] == int(AWAY[kind]) for r in asked[:TIMES])
+    assert [r for r in asked[:TIMES] if r['status'] != int(AWAY[kind])] == []
     assert {r['status'] for r in asked[TIMES:]} <= {200, 206}
     assert sum(r['sent'] for r in asked if r['method'] == 'GET') <= SIZE + TIMES * 10 + 1
 
@@ -354,4 +354,4 @@ def test_file_that_is_refused_by_a_server_that_serves_others(fault, mount_fg, ca
             x = it.submit(errno_of, m.read, 'model/x')
             eventually('it is given up', lambda: errno_of(m.read, f'model/{next(others)}') is not None and x.done())
         assert x.result() == errno.ETIMEDOUT
-    assert all(r['status'] == 429 for r in fault.requests('x'))
+    assert [r for r in fault.requests('x') if r['status'] != 429] == []

@@ -66,7 +66,7 @@ def test_thirty_shards(cache, tmp_path):
         assert not hub.secrets
         urls, sizes = links_of(tmp_path / 'a.carton')
         assert sizes == {sha256: size for size, sha256 in shards.values()}
-        assert all(len(u) == 1 and f'/resolve/{hub.repos[NAME].commit}/' in u[0] for u in urls.values())
+        assert [u for u in urls.values() if not (len(u) == 1 and f'/resolve/{hub.repos[NAME].commit}/' in u[0])] == []
         # 4 requests or fewer, beside one for each small file; and for the hash of the same commit, one
         assert len(hub.asked) <= 2 * (4 + len(small)) + 2
     data = (tmp_path / 'a.carton').read_bytes()

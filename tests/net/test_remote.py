@@ -52,7 +52,7 @@ def test_everything_is_there(nginx, mount, cache):
         assert len(nginx.requests()) <= 3
         as_expected(m, c)
         assert m.state('model/weights.bin') == 'verified'
-    assert all(r['status'] == 206 for r in nginx.requests())
+    assert [r for r in nginx.requests() if r['status'] != 206] == []
 
 
 def test_ten_thousand_entries(nginx, mount, cache):
@@ -75,7 +75,7 @@ def test_ten_thousand_entries(nginx, mount, cache):
             assert m.read(name) == m.read(name) == rng_bytes(900, i)
         asked = nginx.requests()
         assert [r['status'] for r in asked] == [206] * 3
-        assert all(r['sent'] < 2000 and r['if_match'] for r in asked)
+        assert [r for r in asked if not (r['sent'] < 2000 and r['if_match'])] == []
 
 
 def test_large_file_over_many_connections(nginx, mount, cache):
@@ -91,7 +91,7 @@ def test_large_file_over_many_connections(nginx, mount, cache):
         parts = [r for r in nginx.requests() if r['sent'] > MIB / 8]
         assert 3 <= len({r['conn'] for r in parts}) and len(parts) >= 15
         assert sum(r['sent'] for r in nginx.requests()) < len(data) + 9.2 * MIB
-        assert all(r['status'] == 206 and r['if_match'] for r in parts)
+        assert [r for r in parts if not (r['status'] == 206 and r['if_match'])] == []
 
 
 @pytest.mark.parametrize('size', [9, 24, 40])
@@ -458,7 +458,7 @@ def test_servers_that_are_good_enough(fault, mount, cache, kind):
     c.write(os.path.join(fault.root, 'good.carton'))
     with mount(remote(fault, 'good.carton', **kind), *cache.options) as m:
         as_expected(m, c)
-    assert all(r['status'] in (206, 500, 429) for r in fault.requests('good.carton'))
+    assert [r for r in fault.requests('good.carton') if r['status'] not in (206, 500, 429)] == []
 
 
 def test_connections_that_break(fault, mount, cache):
@@ -539,7 +539,7 @@ def test_download_goes_on(fault, mount, cache, kind):
         as_expected(m, c)
     went_on = [r for r in fault.requests('on.carton') if r['status'] == 206]
     assert bool(went_on) == (kind != 'changes')
-    assert all('if-range' in r['h'] for r in went_on)
+    assert [r for r in went_on if 'if-range' not in r['h']] == []
     if kind == 'killed':
         assert sum(r['sent'] for r in went_on) <= whole - 8 * MIB
     assert cache.partials() == {}
@@ -660,7 +660,7 @@ def test_header_file(nginx, fault, mount, cache, work, point):
         assert m.read('model/x') == data
     asked = nginx.requests('elsewhere')
     assert asked and all(r['x_token'] == r['authorization'] == '' for r in asked)
-    assert all(r['h']['authorization'] == 'Bearer 12345' for r in fault.requests('h.carton'))
+    assert [r for r in fault.requests('h.carton') if r['h']['authorization'] != 'Bearer 12345'] == []
     c.write(nginx.root / 'secret.carton')
     nginx.clear()
     refused(fault.url('away', redirect=302, to=nginx.url('secret/secret.carton')), point, *options,
@@ -704,7 +704,7 @@ def test_netrc(nginx, fault, mount, work, cache, point):
     refused(nginx.url('netrc/n.carton'), point, says='401')
     with mount(nginx.url('netrc/n.carton'), *PRIVATE, *cache.options, env=env) as m:
         as_expected(m, c)
-    assert all('authorization' not in r['h'] for r in fault.requests('linked'))
+    assert [r for r in fault.requests('linked') if 'authorization' in r['h']] == []
     assert {r['authorization'] for r in nginx.requests('n.carton') if r['status'] == 206} == {
         'Basic bWU6aHVudGVyMg=='}
 
@@ -763,7 +763,7 @@ def test_coded_parts(fault, point, work):
     err = refused(remote(fault, 'coded.carton', **{'h': 'Content-Encoding:gzip'}), point, '-o',
                   f'cache_dir={work}/cache', says='a part of a coded body')
     assert 'downloading' not in err
-    assert all(r['status'] == 206 for r in fault.requests('coded.carton'))
+    assert [r for r in fault.requests('coded.carton') if r['status'] != 206] == []
 
 
 def test_silent_server(fault, point, work):
