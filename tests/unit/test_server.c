@@ -6,11 +6,12 @@
 #include "base/event.h"
 #include "base/util.h"
 
-/* The clock is ours, and who is woken is a client. */
+/* The clock is ours, so pauses are those of programs; and who is woken is a client. */
 static int64_t clock_ms;
 static void wake_client(struct task *t);
 #define now_ms() clock_ms
 #define task_wake wake_client
+#include "base/pace.c"
 #include "fetch/queue.c"
 #include "fetch/server.c"
 #include "fetch/servers.c"
