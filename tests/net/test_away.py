@@ -4,7 +4,9 @@ import contextlib
 import os
 import re
 import subprocess
+import tempfile
 import urllib.parse
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -136,12 +138,13 @@ def test_exit_status(fault, tmp_path, cache, kind, status):
 
 
 COMMANDS = {'info': [], 'ls': [], 'tree': [], 'hash': [], 'cat': ['model/x'], 'verify': [], 'fetch': [], 'extract': ['d'],
-            'diff': ['here.carton'], 'embed': ['o.carton'], 'repack': ['o.carton']}
+            'diff': ['../here.carton'], 'embed': ['o.carton'], 'repack': ['o.carton']}
 
 
 def status_of(tmp_path, cache, command, source, *options):
+    where = tempfile.mkdtemp(dir=tmp_path)
     p = subprocess.run([harness.CARTONCTL, command, cache.flag, '--timeout=2', *options, source, *COMMANDS[command]],
-                       env=harness.environment(), cwd=tmp_path, capture_output=True, text=True, check=False)
+                       env=harness.environment(), cwd=where, capture_output=True, text=True, check=False)
     return p.returncode, p.stderr
 
 
@@ -151,9 +154,11 @@ def test_exit_status_of_cartonctl(fault, tmp_path, cache, command):
     port, s = reserved_port()
     bad = 2 if command == 'diff' else 1
     sample().write(tmp_path / 'here.carton')
-    for url, status in (('http://nobody.invalid/x', 75), (f'http://127.0.0.1:{port}/x', 75),
-                        (fault.url('x', fail='9999:429'), 75), (fault.url('x', fail='9999:404'), bad)):
-        assert status_of(tmp_path, cache, command, url)[0] == status, url
+    wanted = {'http://nobody.invalid/x': 75, f'http://127.0.0.1:{port}/x': 75,
+              fault.url('x', fail='9999:429'): 75, fault.url('x', fail='9999:404'): bad}
+    with ThreadPoolExecutor(len(wanted)) as them:       # each waits for its server
+        got = them.map(lambda url: status_of(tmp_path, cache, command, url)[0], wanted)
+    assert dict(zip(wanted, got)) == wanted
     assert status_of(tmp_path, cache, command, f'http://127.0.0.1:{port}/x', '--offline')[0] == bad
     s.close()
 

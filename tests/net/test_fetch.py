@@ -327,7 +327,7 @@ def test_large_files_have_a_line_each(fault, cache, columns):
     c = Carton(method='stored').add('model/' + 'long' * 30 + '-1.bin', rng_bytes(10 * MIB, 1))
     c.add('model/two.bin', rng_bytes(12 * MIB, 2), method='zstd').add('model/small', b'x' * 5000)
     c.write(os.path.join(fault.root, 'l.carton'))
-    url = fault.url('l.carton', file='l.carton', rate=3 * MIB)
+    url = fault.url('l.carton', file='l.carton', rate=8 * MIB)
     *drawn, last = frames(terminal(columns, 'fetch', '--connections=1', cache.flag, url))
     assert last[0].endswith('5 of 5 files in the cache')
     several = [f for f in drawn if len(f) == 3]
@@ -420,9 +420,9 @@ def test_bar_of_an_open(fault, cache):
     c.add('model/large', rng_bytes(4 * MIB))
     c.write(os.path.join(fault.root, 'm.carton'))
     size = os.path.getsize(os.path.join(fault.root, 'm.carton')) / MIB
-    shown = plain(terminal(80, 'hash', cache.flag, fault.url('m', file='m.carton', norange=1, rate=MIB)))
+    shown = plain(terminal(80, 'hash', cache.flag, fault.url('m', file='m.carton', norange=1, rate=2 * MIB)))
     assert re.search(rf'download .* \d+%  [\d.]+ [KM]iB/{size:.1f} MiB ', shown), shown
-    p = ctl('hash', cache.flag, fault.url('n', file='m.carton', norange=1, rate=MIB))
+    p = ctl('hash', cache.flag, fault.url('n', file='m.carton', norange=1, rate=2 * MIB))
     assert p.returncode == 0 and len(p.stderr.splitlines()) == 1, p.stderr
     assert re.fullmatch(rf'cartonctl: http://.*: fetching {size:.1f} MiB to open it\n', p.stderr), p.stderr
 

@@ -633,7 +633,7 @@ def test_verify_at_mount_without_its_server(work, point, fault, damaged):
     """It may be tried again later, unless another file is damaged."""
     more = {'y': (fault_bytes(N), fault.url('y', size=N, flip=1))} if damaged else {}
     carton_of(work, x=(fault_bytes(N + 1), 'http://127.0.0.1:1/x'), **more)
-    p = harness.run(harness.CARTONFS, *PRIVATE, '-o', f'cache_dir={work}/other', '-o', 'verify=mount',
+    p = harness.run(harness.CARTONFS, *PRIVATE, '-o', f'cache_dir={work}/other', '-o', 'verify=mount,timeout=2',
                     work / 'm.carton', point())
     assert p.returncode == (32 if damaged else 75), p.stderr
     assert p.stderr.splitlines()[-1].endswith('not mounted: 2 files failed' if damaged else 'not mounted: 1 file failed')

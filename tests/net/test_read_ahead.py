@@ -69,7 +69,7 @@ def test_random_reads(nginx, large, mount, cache):
 
 def test_nothing_comes_after_the_last_close(nginx, large, mount, cache):
     """What is under way for a reader ends when nobody has the file open any more."""
-    size, others = 12 * MIB, range(32 * MIB, 92 * MIB, 3 * CHUNK)
+    size, others = 12 * MIB, range(32 * MIB, 92 * MIB, 6 * CHUNK)
 
     def fetched(m):
         return json.loads(m.read('.cartonfs/status.json'))['fetched_bytes']
@@ -81,7 +81,7 @@ def test_nothing_comes_after_the_last_close(nginx, large, mount, cache):
                 os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
                 assert b''.join(os.pread(f.fileno(), MIB, off) for off in range(0, size, MIB)) == large[1][:size]
             before = fetched(m)
-            # what was asked for ahead would come beside these 20 MiB
+            # what was asked for ahead would come beside these 10 MiB
             for at in others:
                 assert chunkindex.pread(m / NAME, 4096, at) == large[1][at:at + 4096]
             assert fetched(m) - before <= len(others) * CHUNK + MIB
@@ -91,8 +91,8 @@ def test_nothing_comes_after_the_last_close(nginx, large, mount, cache):
 
 def test_pieces_of_a_slow_link(nginx, large, mount, cache):
     """Who reads beside others that come slowly waits as long as something comes."""
-    offsets, timeout = range(0, 2 * MIB, 2 * CHUNK), 5
-    with relay(nginx.port, rtt=20, rate=2) as link:
+    offsets, timeout = range(0, 2 * MIB, 2 * CHUNK), 3
+    with relay(nginx.port, rtt=20, rate=4) as link:
         with mount(f'http://127.0.0.1:{link.port}/{large[0]}', *cache.options, '-o', f'timeout={timeout}') as m:
             began = time.monotonic()
             with concurrent.futures.ThreadPoolExecutor(len(offsets)) as pool:
@@ -104,7 +104,7 @@ def test_pieces_of_a_slow_link(nginx, large, mount, cache):
 
 def test_what_came_before_an_error(nginx, large, mount, cache):
     """A read that ends early has all before the bytes that time out; the next fails, and is never an end of file."""
-    with relay(nginx.port, rtt=20, rate=2) as link:
+    with relay(nginx.port, rtt=20, rate=6) as link:
         with mount(f'http://127.0.0.1:{link.port}/{large[0]}', *cache.options, '-o', 'timeout=2') as m, \
                 open(m / NAME, 'rb', buffering=0) as f, concurrent.futures.ThreadPoolExecutor(1) as pool:
             before = link.counts()['down']

@@ -18,6 +18,9 @@ from registry import (BASIC, FILEPATH, INDEX, MODEL, PASSWORD, REPOSITORY, USER,
 from zipwriter import Carton
 
 
+SMALL = Artifact({'a': b'x'})
+
+
 def files(n=2):
     return {'config.json': b'{"a": 1}\n', 'README.md': b'# me\n', 'sub/a b/ü.py': b'print()\n'} | {
         f'model-{i + 1:05}-of-{n:05}.safetensors': fault_bytes(9 * MIB + i, seed=60 + i) for i in range(n)}
@@ -46,6 +49,13 @@ def put(registry, work, artifact, reference='latest', name=None):
     name = name or f'tests/{hashlib.sha256(str(work).encode()).hexdigest()[:8]}'
     registry.push(layout(tempfile.mkdtemp(dir=work), artifact), reference, name)
     return registry.oci(reference, name)
+
+
+@pytest.fixture(scope='module')
+def small(running_registry, session_dir):
+    """The URL of an artifact that tests leave as it is: SMALL."""
+    work = Path(tempfile.mkdtemp(prefix='small', dir=session_dir))
+    return put(running_registry, work, SMALL)
 
 
 def asked_once(registry, wanted):
@@ -267,7 +277,7 @@ def longer_than_any():
 
 
 def changed(**kw):
-    return dict(Artifact({'a': b'x'}).manifest) | kw
+    return SMALL.manifest | kw
 
 
 @pytest.mark.parametrize('manifest, message', [
@@ -294,36 +304,32 @@ def changed(**kw):
     ({'schemaVersion': 1}, 'is no manifest of an artifact'),
     ([], 'is no manifest of an artifact'), (b'<html>', 'is no JSON'), (b'', 'is no JSON'), (b'[' * 100, 'is no JSON'),
     (longer_than_any, 'larger')])
-def test_bad_artifacts(cache, work, registry, manifest, message):
+def test_bad_artifacts(cache, registry, small, manifest, message):
     """One line, whatever the registry says; and nothing is kept."""
-    url = put(registry, work, Artifact({'a': b'x'}))
-
     def change(path, status, headers, body):
         if '/manifests/' in path:
             made = manifest() if callable(manifest) else manifest
             return 200, {}, made if isinstance(made, bytes) else json.dumps(made).encode()
-        return 200, {}, Artifact({'a': b'x'}).blobs[0]
+        return 200, {}, SMALL.blobs[0]
     with Front(registry, change) as front:
-        p = ctl('ls', cache.flag, front.oci(url))
+        p = ctl('ls', cache.flag, front.oci(small))
         assert p.returncode == 1 and message in p.stderr and len(p.stderr.splitlines()) <= 2, p.stderr
     assert not cache.objects()
 
 
 @pytest.mark.parametrize('answer, message', [
     ((404, {}, b''), 'has no "latest" of it'), ((401, {}, b''), 'docker login'), ((403, {}, b''), 'docker login'),
-    ((200, {'Docker-Content-Digest': 'sha256:' + '0' * 64}, Artifact({'a': b'x'}).text()), 'but sends other bytes')])
-def test_not_there(cache, work, registry, answer, message):
-    url = put(registry, work, Artifact({'a': b'x'}))
+    ((200, {'Docker-Content-Digest': 'sha256:' + '0' * 64}, SMALL.text()), 'but sends other bytes')])
+def test_not_there(cache, registry, small, answer, message):
     with Front(registry, lambda *a: answer) as front:
-        p = ctl('ls', cache.flag, front.oci(url))
+        p = ctl('ls', cache.flag, front.oci(small))
         assert p.returncode == 1 and message in p.stderr, p.stderr
 
 
-def test_another_digest(cache, work, registry):
+def test_another_digest(cache, registry, small):
     """What was asked for by its digest has it."""
-    url = put(registry, work, Artifact({'a': b'x'}))
     with Front(registry, lambda *a: (200, {}, Artifact({'b': b'x'}).text())) as front:
-        p = ctl('ls', cache.flag, f'{front.oci(url).rpartition(":")[0]}@{Artifact({"a": b"x"}).digest}')
+        p = ctl('ls', cache.flag, f'{front.oci(small).rpartition(":")[0]}@{SMALL.digest}')
         assert p.returncode == 1 and 'sends other bytes than sha256:' in p.stderr, p.stderr
 
 
@@ -507,13 +513,12 @@ def test_a_password_that_ends(mount, cache, work, env, kind):
             assert len(log.read_text().splitlines()) == 4
 
 
-def test_a_token_server_that_redirects(cache, work, registry, env):
+def test_a_token_server_that_redirects(cache, registry, small, env):
     """It gets the login; a server that it names gets no request."""
-    url = put(registry, work, Artifact({'a': b'x'}))
     with Front(registry) as away, Front(registry, before=lambda *a: (
             307, {'Location': f'http://{away.host}/token'}, b'')) as tokens, Front(registry, before=lambda *a: (
             401, {'WWW-Authenticate': f'Bearer realm="http://{tokens.host}/token",service="reg"'}, b'')) as front:
-        p = ctl('ls', cache.flag, front.oci(url), env=env(**{
+        p = ctl('ls', cache.flag, front.oci(small), env=env(**{
             x.host: {'auth': BASIC} for x in (front, tokens, away)}))
         assert p.returncode == 1 and 'gives no token' in p.stderr, p.stderr
         assert [h.get('Authorization') for _, h in tokens.seen] == [f'Basic {BASIC}'] and not away.seen
