@@ -33,10 +33,12 @@ class Server(http.server.ThreadingHTTPServer):
 def start(server):
     """Accepts connections on a thread, until stop(): serve_forever() looks twice a second only whether it is to end."""
     def accept():
-        with contextlib.suppress(OSError):
-            while True:
+        while not server.over:
+            # a client may go before it is accepted
+            with contextlib.suppress(OSError):
                 server.process_request(*server.get_request())
 
+    server.over = False
     server.daemon_threads = True
     server.thread = threading.Thread(target=accept, daemon=True)
     server.thread.start()
@@ -44,6 +46,7 @@ def start(server):
 
 
 def stop(server):
+    server.over = True
     server.socket.shutdown(socket.SHUT_RDWR)
     server.thread.join()
     server.server_close()
