@@ -221,6 +221,11 @@ def ctl(*args, **kw):
     return run(CARTONCTL, *args, **kw)
 
 
+def problems(p):
+    """What cartonctl has said on stderr, without the line that comes when an open takes a second: of a busy machine too."""
+    return re.sub(r'^cartonctl: .*: (waiting for the server|fetching [\d.]+ \w+ to open it)\n', '', p.stderr, flags=re.M)
+
+
 def as_user(uid, fn, *args):
     """Calls fn(*args) in a child process of `uid`. Returns its value or raises its exception."""
     if uid is None:

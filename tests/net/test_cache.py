@@ -16,7 +16,7 @@ import threading
 import pytest
 
 import harness
-from harness import CARTONCTL, NOBODY, ctl, eventually, run, small_disk
+from harness import CARTONCTL, NOBODY, ctl, eventually, problems, run, small_disk
 from origin import (MIB, PRIVATE, Cache, LinkedCarton, as_expected, digest, errno_of, fault_bytes,
                     lines_of, needs_root)
 from zipwriter import Carton, sample
@@ -386,7 +386,7 @@ def test_fetch(work, fault, nginx, cache, mount):
     c = carton_of(work, **files)
     c.symlink('model/l', 'b').write(work / 'm.carton')
     p = fetch(work / 'm.carton', 'model/a', 'model/l', cache.flag)
-    assert p.returncode == 0 and p.stderr == ''
+    assert p.returncode == 0 and problems(p) == ''
     assert re.fullmatch(r'fetched 390\.6 KiB in [\d.]+ s, 2 of 2 files in the cache\n', p.stdout), p.stdout
     assert {r['path'].split('/')[-1] for r in fault.requests()} == {'a', 'b'}
     p = fetch(work / 'm.carton', cache.flag)
@@ -802,7 +802,7 @@ def test_cache_on_a_small_disk(work, mount, fault, nginx, kind):
 def test_no_disk_is_filled(work, mount_fg, fault):
     """A small answer that becomes a large one: stopped with a log line while there is space."""
     kind = dict(size=300 * MIB, zeros=1, enc='gzip')
-    carton_of(work, x=(b'something else', fault.url('x', **kind) + '?token=hunter2'))
+    carton_of(work, x=(b'something else', fault.coded_url('x', **kind) + '?token=hunter2'))
     with small_disk(work / 'disk', 100) as disk:
         c = Cache(disk / 'cache')
         with watching(disk) as most, \

@@ -13,7 +13,7 @@ import zipfile
 import pytest
 
 from chunkindex import pread
-from harness import PROGRAMS, SLOW, ctl, environment
+from harness import PROGRAMS, SLOW, ctl, environment, problems
 from hubrepo import HubServer, Repo, large
 from modelscope import Model, ModelScope
 from origin import MIB, fault_bytes
@@ -31,7 +31,7 @@ def env(hub=None, ms=None):
 
 def imported(cache, out, *options, source=SOURCE, **servers):
     p = ctl('import', cache.flag, '--json', *options, source, out, env=env(**servers))
-    assert p.returncode == 0 and not p.stderr, p.stderr
+    assert p.returncode == 0 and not problems(p), p.stderr
     return json.loads(p.stdout)
 
 
@@ -247,7 +247,7 @@ def test_progress_without_a_terminal(cache, tmp_path):
     """None for what is small."""
     with HubServer({NAME: Repo(FILES)}) as hub:
         p = ctl('import', '--chunk-index', cache.flag, SOURCE, tmp_path / 'm.carton', env=env(hub))
-        assert p.returncode == 0 and not p.stderr
+        assert p.returncode == 0 and not problems(p)
 
 
 def test_progress_of_small_files(cache, tmp_path):

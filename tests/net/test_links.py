@@ -652,7 +652,7 @@ def test_bomb(linked, fault, work, coding):
                        disk).returncode == 0
     try:
         good = fault_bytes(N)
-        m, _ = linked(x=(b'something else', fault.url('x', size=300 * MIB, zeros=1, enc=coding)),
+        m, _ = linked(x=(b'something else', fault.coded_url('x', size=300 * MIB, zeros=1, enc=coding)),
                       y=(good, fault.url('y', size=N)))
         before = resident(m.process.pid)
         assert errno_of(m.read, 'model/x') in (errno.EIO, errno.ENOSPC)
@@ -669,8 +669,8 @@ def test_bomb(linked, fault, work, coding):
 
 def test_bomb_that_comes_slowly(linked, fault):
     """What libcurl need not hold is stopped all the same when it is more than can be honest."""
-    m, _ = linked(x=(b'something else', fault.url('x', size=200 * MIB, zeros=1, enc='densebr',
-                                                  rate=200, **{'as': 'br'})))
+    m, _ = linked(x=(b'something else', fault.coded_url('x', size=200 * MIB, zeros=1, enc='densebr',
+                                                        rate=200, **{'as': 'br'})))
     assert errno_of(m.read, 'model/x') == errno.EIO
     assert lines_of(m.log(), '/x: .*expands too strongly'), m.log()
     assert [r['h']['accept-encoding'] for r in gets(fault, 'x')
