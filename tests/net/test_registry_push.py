@@ -410,14 +410,14 @@ def test_who_may_not(work):
         for env in (login(work), login(work, r.host, auth=base64.b64encode(b'joe:no').decode())):
             p = ctl('push', path, to(r, work), env=env)
             assert p.returncode == 1 and f'docker login {r.host}' in p.stderr, p.stderr
-            assert len(p.stderr.splitlines()) == 2
+            assert len(problems(p).splitlines()) == 2
         assert not uploads(r)
 
 
 def test_not_reached(work):
     path = Carton().add('model/x', b'1').write(work / 'm.carton')
     p = ctl('push', path, f'oci://127.0.0.1:{origin.free_port()}/a:b')
-    assert p.returncode == 75 and 'onnect' in p.stderr and len(p.stderr.splitlines()) == 2, p.stderr
+    assert p.returncode == 75 and 'onnect' in p.stderr and len(problems(p).splitlines()) == 2, p.stderr
     p = ctl('push', '--offline', path, 'oci://127.0.0.1:1/a:b')
     assert p.returncode == 1 and 'nothing can be pushed offline' in p.stderr, p.stderr
     p = ctl('push', '--verify=off', path, 'oci://127.0.0.1:1/a:b')
@@ -448,7 +448,7 @@ def test_refused(work, registry, what, answer, status, message):
     with Front(registry, before=before) as front:
         p = ctl('push', '--connections=1', path, front.oci(url))
     assert p.returncode == status and message in p.stderr, p.stderr
-    assert len(p.stderr.splitlines()) == 2 and not has_tag(registry, url)
+    assert len(problems(p).splitlines()) == 2 and not has_tag(registry, url)
 
 
 def test_elsewhere(work, registry):
