@@ -173,7 +173,8 @@ static int read_file(const struct ctl_mount *m, const char *name, char **ret)
 	f = fopen(path, "re");
 	if (f)
 		text[fread(text, 1, STATUS_MAX, f)] = '\0';
-	r = f && !ferror(f) ? 0 : -errno;
+	/* no text: the process has ended meanwhile */
+	r = !f || ferror(f) ? -errno : *text ? 0 : -ENOENT;
 	if (f)
 		fclose(f);
 	free(path);

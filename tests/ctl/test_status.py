@@ -18,6 +18,7 @@ import time
 import pytest
 
 import harness
+from faultydisk import Disk
 from harness import CARTONCTL, CARTONFS, ctl, environment, eventually, run, unmount
 from origin import MIB, PRIVATE, LinkedCarton, fault_bytes
 from probing import mounter_of
@@ -295,6 +296,22 @@ def test_all_mounts_of_a_user(mount, sample_carton, who):
         assert one.returncode == 0 and a.path in one.stdout and b.path not in one.stdout
         relative = ctl('status', os.path.basename(a.path), uid=who, cwd=os.path.dirname(a.path))
         assert relative.stdout.splitlines()[0] == a.path
+
+
+def test_a_mount_that_says_nothing(mount, sample_carton, work):
+    """The status of a process that has just ended may be empty: that is no JSON, and no line."""
+    disk = Disk(work, ',subtype=cartonfs')
+    try:
+        (disk.files / '.cartonfs').mkdir()
+        for name in 'status.json', 'metrics':
+            (disk.files / '.cartonfs' / name).write_bytes(b'')
+        with mount(sample_carton[0]) as m:
+            mounts = json.loads(ctl('status', '--json').stdout)
+            assert m.path in [s['mountpoint'] for s in mounts] and None not in mounts
+            assert str(disk.path) not in [s['mountpoint'] for s in mounts]
+            assert str(disk.path) not in ctl('status').stdout
+    finally:
+        disk.stop()
 
 
 @pytest.mark.needs_root

@@ -10,7 +10,7 @@ from harness import TOOLS, eventually, mountinfo, run
 class Disk:
     """What is at `path` lies in `files`, and has faults."""
 
-    def __init__(self, where):
+    def __init__(self, where, options=''):
         self.files, self.path, self.control = where / 'files', where / 'disk', where / 'control'
         for d in (self.files, self.path):
             d.mkdir()
@@ -18,7 +18,7 @@ class Disk:
         # for each user, as other disks are
         self.process = subprocess.Popen(
             [TOOLS / 'faulty-disk', self.files, self.control, '-f', '-o',
-             'max_threads=10' + (',allow_other' if harness.IS_ROOT else ''), self.path],
+             'max_threads=10' + (',allow_other' if harness.IS_ROOT else '') + options, self.path],
             stdin=subprocess.DEVNULL)
         eventually('the disk is there', lambda: mountinfo(self.path))
 
