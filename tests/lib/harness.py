@@ -8,9 +8,9 @@ import atexit
 import contextlib
 import ctypes
 import errno
+import gc
 import hashlib
 import os
-import pickle
 import re
 import select
 import shutil
@@ -18,6 +18,7 @@ import signal
 import stat
 import subprocess
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -190,16 +191,23 @@ def take_reports():
 
 
 def identity(uid):
-    """Popen arguments that run a command as `uid`; None: as the user of the tests."""
+    """Popen arguments that run a command as `uid`; None: as the user of the tests. Slower than as_command()."""
     return {} if uid is None else dict(user=uid, group=uid, extra_groups=[])
+
+
+def as_command(uid):
+    """
+    What runs the command behind it as `uid`; None: nothing is needed. The arguments of identity() make Popen fork, which
+    copies the tables of all that the tests have in memory.
+    """
+    return [] if uid is None else ['setpriv', f'--reuid={uid}', f'--regid={uid}', '--clear-groups', '--']
 
 
 def run(*cmd, uid=None, timeout=60, env=None, text=True, **kw):
     kw.setdefault('stdin', subprocess.DEVNULL)
-    return subprocess.run([str(c) for c in cmd], capture_output=True, text=text,
+    return subprocess.run([*as_command(uid), *(str(c) for c in cmd)], capture_output=True, text=text,
                           errors='surrogateescape' if text else None,
-                          timeout=timeout * SLOW, env=environment(uid, **(env or {})),
-                          **identity(uid), **kw)
+                          timeout=timeout * SLOW, env=environment(uid, **(env or {})), **kw)
 
 
 @contextlib.contextmanager
@@ -226,32 +234,51 @@ def problems(p):
     return re.sub(r'^cartonctl: .*: (waiting for the server|fetching [\d.]+ \w+ to open it)\n', '', p.stderr, flags=re.M)
 
 
+LIBC = ctypes.CDLL(None, use_errno=True)
+# of x86-64 and arm64
+SETRESUID, SETRESGID, SETGROUPS, UNSHARE = {
+    'x86_64': (117, 119, 116, 272), 'aarch64': (147, 149, 159, 97)}[os.uname().machine]
+CLONE_FS, CLONE_FILES = 0x200, 0x400
+
+
+def become(uid):
+    """
+    Makes the calling thread one of `uid`, with a working directory and descriptors of its own. The functions of
+    libc would change all threads.
+    """
+    for call in ((UNSHARE, CLONE_FS | CLONE_FILES), (SETGROUPS, 0, None), (SETRESGID, uid, uid, uid),
+                 (SETRESUID, uid, uid, uid)):
+        if LIBC.syscall(*call) != 0:
+            raise OSError(ctypes.get_errno(), f'system call {call}')
+
+
 def as_user(uid, fn, *args):
-    """Calls fn(*args) in a child process of `uid`. Returns its value or raises its exception."""
+    """
+    Calls fn(*args) as `uid`, in a thread: a fork would copy the tables of all that the tests have in memory.
+    Descriptors that it leaves open are closed.
+    """
     if uid is None:
         return fn(*args)
-    r, w = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        os.close(r)
+    value, errors = [], []
+
+    def call():
         try:
-            os.setgroups([])
-            os.setresgid(uid, uid, uid)
-            os.setresuid(uid, uid, uid)
-            answer = True, fn(*args)
-        except BaseException as e:      # noqa: B902: it is raised again in the parent
-            answer = False, e
-        with os.fdopen(w, 'wb') as f:
-            f.write(pickle.dumps(answer))
-        os._exit(0)
-    os.close(w)
-    with os.fdopen(r, 'rb') as f:
-        data = f.read()
-    os.waitpid(pid, 0)
-    ok, value = pickle.loads(data)
-    if not ok:
-        raise value
-    return value
+            become(uid)
+            value.append(fn(*args))
+        except BaseException as e:      # noqa: B902: it is raised again by the caller
+            errors.append(e)
+    thread = threading.Thread(target=call)
+    collects = gc.isenabled()
+    gc.disable()        # it would close descriptors of other threads here, and leave theirs open
+    try:
+        thread.start()
+        thread.join()
+    finally:
+        if collects:
+            gc.enable()
+    if errors:
+        raise errors[0]
+    return value[0]
 
 
 def daemons(mountpoint):
@@ -475,8 +502,8 @@ def foreground(source, mountpoint, *options, uid=None, env=None):
     """The same with `cartonfs -f`. The Mount has its `process`, and its log is all of stderr."""
     with tempfile.TemporaryFile() as err:
         cmd = [CARTONFS, '-f', *options, str(source), str(mountpoint)]
-        p = subprocess.Popen(cmd, stderr=err, stdin=subprocess.DEVNULL,
-                             env=environment(uid, **(env or {})), **identity(uid))
+        p = subprocess.Popen([*as_command(uid), *cmd], stderr=err, stdin=subprocess.DEVNULL,
+                             env=environment(uid, **(env or {})))
         m = Mount(mountpoint, uid, [p.pid], cmd,
                   lambda: os.pread(err.fileno(), 1 << 22, 0).decode(errors='replace'))
         m.process = p
