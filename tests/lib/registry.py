@@ -108,7 +108,7 @@ class Registry:
         self.key, self.cert = (self.dir / 'tls.key', self.dir / 'tls.pem') if tls else (None, None)
         if tls:
             new_certificate(self.key, self.cert, '-addext', 'subjectAltName=IP:127.0.0.1,DNS:localhost.example')
-        self.log, self.mark = self.dir / 'access.log', 0
+        self.log, self.mark, self.marks = self.dir / 'access.log', 0, 0
         (self.dir / 'htpasswd').write_text(BCRYPT)
         self.start()
 
@@ -168,12 +168,21 @@ class Registry:
         self.start()
 
     def clear(self):
+        self.requests()
         self.mark = os.path.getsize(self.log)
 
     def requests(self):
-        """(method, path, status, bytes) of all since clear()."""
+        """(method, path, status, bytes) of all since clear(): the log has a request once its answer has gone."""
+        if self.process.poll() is None:
+            self.marks += 1
+            mark = f'/v2/?mark={self.marks}'
+            c = self.connect()
+            c.request('GET', mark)
+            c.getresponse().read()
+            c.close()
+            eventually(f'{mark} is in the log', lambda: mark.encode() in self.log.read_bytes())
         text = self.log.read_bytes()[self.mark:].decode()
-        return [(m, path, int(status), int(n)) for m, path, status, n in LINE.findall(text)]
+        return [(m, path, int(status), int(n)) for m, path, status, n in LINE.findall(text) if '?mark=' not in path]
 
     def blobs(self):
         """{digest: [bytes of each answer]} since clear()."""
