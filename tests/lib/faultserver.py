@@ -82,6 +82,7 @@ import base64
 import ctypes
 import ctypes.util
 import email.utils
+import functools
 import gzip
 import hashlib
 import json
@@ -98,6 +99,7 @@ import zlib
 BLOCK = 65521  # a prime: no power of two maps the pattern onto itself
 
 
+@functools.lru_cache(256)
 def pattern(seed):
     """The block that is repeated; easy to write in any language."""
     x = (seed * 2654435761 + 12345) & 0xFFFFFFFF

@@ -347,7 +347,7 @@ def test_file_that_is_refused_by_a_server_that_serves_others(fault, mount_fg, ca
     """Who reads it is told at the deadline, which what others are served does not put off."""
     c, n, timeout = LinkedCarton().link('model/x', b'text', fault.url('x', size=4, fail=f'{10**9}:429')), 2000, 3
     for i in range(n):
-        c.link(f'model/{i}', fault_bytes(100, seed=i), fault.url(f'f{i}', size=100, seed=i))
+        c.link(f'model/{i}', fault_bytes(100 + i), fault.url(f'f{i}', size=100 + i))
     with mount_fg(c.write(tmp_path / 'm.carton'), *PRIVATE, *cache.options, '-o', f'timeout={timeout}') as m:
         others = iter(range(n))
         with ThreadPoolExecutor(1) as it:
