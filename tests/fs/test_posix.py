@@ -16,7 +16,7 @@ import struct
 import pytest
 
 import harness
-from harness import IS_ROOT, NOBODY, as_user
+from harness import IS_ROOT, NOBODY, as_user, in_child
 from zipwriter import sample
 
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -51,7 +51,7 @@ def bind_socket(path):
     s = socket.socket(socket.AF_UNIX)
     d = os.open(where, os.O_RDONLY)
     try:
-        s.bind(f'/proc/self/fd/{d}/{name}')
+        s.bind(f'/proc/thread-self/fd/{d}/{name}')
     finally:
         os.close(d)
         s.close()
@@ -352,7 +352,3 @@ def test_descriptors_used_up(mount, sample_carton):
         got, n, data = in_child(exhaust)
         assert (got, data) == ('EMFILE', c.files()[FILE]) and n > 20
         assert m.read(FILE) == c.files()[FILE]
-
-
-def in_child(fn):
-    return as_user(os.getuid(), fn)

@@ -133,7 +133,7 @@ def test_deepest_path(mount, work):
             for part in parents:
                 fd, old = os.open(part, os.O_PATH | os.O_DIRECTORY, dir_fd=fd), fd
                 os.close(old)
-            assert os.listdir(f'/proc/self/fd/{fd}') == [last]
+            assert os.listdir(f'/proc/thread-self/fd/{fd}') == [last]
             with open(os.open(last, os.O_RDONLY, dir_fd=fd), 'rb') as f:
                 assert f.read() == data
             os.close(fd)

@@ -11,6 +11,7 @@ import errno
 import gc
 import hashlib
 import os
+import pickle
 import re
 import select
 import shutil
@@ -20,6 +21,7 @@ import subprocess
 import tempfile
 import threading
 import time
+import traceback
 from pathlib import Path
 
 
@@ -255,7 +257,7 @@ def become(uid):
 def as_user(uid, fn, *args):
     """
     Calls fn(*args) as `uid`, in a thread: a fork would copy the tables of all that the tests have in memory.
-    Descriptors that it leaves open are closed.
+    Descriptors that it leaves open are closed. Limits and signals are those of all threads: see in_child().
     """
     if uid is None:
         return fn(*args)
@@ -266,6 +268,7 @@ def as_user(uid, fn, *args):
             become(uid)
             value.append(fn(*args))
         except BaseException as e:      # noqa: B902: it is raised again by the caller
+            traceback.clear_frames(e.__traceback__)     # files in there would be closed by another thread
             errors.append(e)
     thread = threading.Thread(target=call)
     collects = gc.isenabled()
@@ -279,6 +282,22 @@ def as_user(uid, fn, *args):
     if errors:
         raise errors[0]
     return value[0]
+
+
+def in_child(fn):
+    """Calls fn(), which changes the process, in a child. Returns its value, which can be pickled."""
+    r, w = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        with contextlib.suppress(BaseException), os.fdopen(w, 'wb') as f:
+            pickle.dump(fn(), f)
+        os._exit(0)
+    os.close(w)
+    with os.fdopen(r, 'rb') as f:
+        data = f.read()
+    os.waitpid(pid, 0)
+    assert data, 'the child has raised an exception'
+    return pickle.loads(data)
 
 
 def daemons(mountpoint):
