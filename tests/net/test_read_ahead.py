@@ -91,8 +91,8 @@ def test_nothing_comes_after_the_last_close(nginx, large, mount, cache):
 
 def test_pieces_of_a_slow_link(nginx, large, mount, cache):
     """Who reads beside others that come slowly waits as long as something comes."""
-    offsets, timeout = range(0, 2 * MIB, 2 * CHUNK), 3
-    with relay(nginx.port, rtt=20, rate=4) as link:
+    offsets, timeout = range(0, 2 * MIB, 2 * CHUNK), 5
+    with relay(nginx.port, rtt=20, rate=2) as link:
         with mount(f'http://127.0.0.1:{link.port}/{large[0]}', *cache.options, '-o', f'timeout={timeout}') as m:
             began = time.monotonic()
             with concurrent.futures.ThreadPoolExecutor(len(offsets)) as pool:
