@@ -112,6 +112,7 @@ struct carton_options {
 	 */
 	carton_progress_fn *progress;
 	void *progress_ctx;
+	int64_t date; /* that all nodes show, in seconds since 1970; 0: as in carton_stat */
 };
 
 /*
@@ -215,13 +216,21 @@ enum carton_kind {
 struct carton_stat {
 	enum carton_kind kind;
 	bool executable;
-	uint64_t ino;	   /* never 0; the root's is 1 */
+	uint64_t ino;	   /* never 0: 48 bits, by path and content; the root's is 1 */
 	uint64_t size;	   /* bytes; of a symlink: of its target; 0 while it is not known */
 	bool size_known;   /* false: carton_size() finds out */
 	bool size_certain; /* false: as a server says, until the file is pinned */
 	uint32_t nlink;
-	bool hidden;   /* found by name, not to be listed */
-	int64_t mtime; /* seconds since 1970 */
+	bool hidden; /* found by name, not to be listed */
+	/*
+	 * seconds since 1970: options.date, if that is not 0. Else that of a file or symlink in an
+	 * unpacked directory is its own, and all of a bare file have that of the file, unless it
+	 * comes from a URL and its sha256 is given. Else chosen by the content: 1990-01-01 UTC and
+	 * 2 s for each of the number that is the first 7 hex digits, of a file of its sha256, of a
+	 * symlink of a hash of its target, of a directory of one of what is below it, of a view of
+	 * one of its header and of where in which file it is, or the file's if it is all of that
+	 */
+	int64_t mtime;
 };
 
 struct carton_totals {

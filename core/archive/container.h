@@ -30,7 +30,7 @@ struct entry {
 	uint64_t size;	     /* bytes of its content; of a symlink: of its target */
 	uint64_t stored;     /* bytes of its data in the container, compressed or not */
 	uint64_t header;     /* zip: offset of its local header */
-	int64_t mtime : 40;  /* seconds since 1970; NO_TIME: unknown */
+	int64_t mtime : 40;  /* seconds since 1970, where the container is dated */
 	uint64_t flags : 12; /* zip: general purpose bits */
 	uint64_t method : 8; /* enum decode_method */
 	uint64_t kind : 2;   /* enum entry_kind */
@@ -41,9 +41,8 @@ struct entry {
 	uint32_t name_len : 12;
 };
 
-#define NO_TIME (-(INT64_C(1) << 39))
-#define MAX_TIME (-NO_TIME - 1)	  /* of 40 bits */
-#define ENTRY_DESCRIPTOR (1 << 3) /* of flags: a data descriptor follows the data */
+#define MAX_TIME ((INT64_C(1) << 39) - 1) /* of 40 bits */
+#define ENTRY_DESCRIPTOR (1 << 3)	  /* of flags: a data descriptor follows the data */
 
 /* zip: the offset of the next entry, or of the central directory. */
 static inline uint64_t entry_end(const struct entry *e)
@@ -63,9 +62,10 @@ struct container {
 	size_t n_entries;
 	struct arena names;    /* of entries whose name is not in another text */
 	struct budget *budget; /* counts the tables of the container; outlives it; may be NULL */
-	int64_t mtime;	       /* when the file or directory was changed last */
-	bool remote;	       /* reads are requests to a server */
-	bool one_file;	       /* all entries are ranges of one source, which stays open */
+	int64_t mtime;	       /* of the directory or the bare file, where it is dated */
+	bool dated;    /* the times are those of files; in a zip, whoever packs it chooses them */
+	bool remote;   /* reads are requests to a server */
+	bool one_file; /* all entries are ranges of one source, which stays open */
 };
 
 struct stat;

@@ -377,6 +377,7 @@ int dir_open(int fd, const struct dir_rules *rules, struct budget *budget, struc
 	r = fstat(fd, &st) < 0 ? -errno : rules ? list_by(d, rules) : list_all(d);
 	if (r == 0) {
 		d->container.mtime = st.st_mtime;
+		d->container.dated = true;
 		r = container_index(&d->container);
 	}
 	if (r < 0)

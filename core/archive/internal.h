@@ -21,9 +21,6 @@ struct zip {
 	uint64_t directory_size;
 	uint64_t n_entries;
 	uint64_t eocd_at;
-	/* the DOS date converted last: neighbouring entries mostly have the same */
-	uint32_t dos_last;
-	int64_t mtime_last;
 };
 
 /* Logs why the whole archive is refused. Returns -EBADMSG. */
@@ -50,8 +47,6 @@ int zip_check_local(struct source *from, uint64_t base, const struct entry *e, u
 struct zip_extra {
 	const uint8_t *zip64;
 	size_t zip64_len;
-	const uint8_t *unix_time;
-	size_t unix_time_len;
 	const uint8_t *unicode_path;
 	size_t unicode_path_len;
 };

@@ -289,7 +289,7 @@ static int read_directory(struct zip *z)
 	return r < 0 ? r : zip_parse_directory(z);
 }
 
-int zip_open(struct source *source, int64_t mtime, struct budget *budget, struct container **ret)
+int zip_open(struct source *source, struct budget *budget, struct container **ret)
 {
 	struct zip *z = calloc(1, sizeof(*z));
 	int r, index;
@@ -297,12 +297,10 @@ int zip_open(struct source *source, int64_t mtime, struct budget *budget, struct
 	if (!z)
 		return -ENOMEM;
 	z->container.ops = &zip_ops;
-	z->container.mtime = mtime;
 	z->container.budget = budget;
 	z->container.remote = !source_is_local(source);
 	z->container.one_file = true;
 	z->source = source_ref(source);
-	z->mtime_last = NO_TIME;
 	r = zip_read_end(z);
 	if (r == 0)
 		r = read_directory(z);

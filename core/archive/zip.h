@@ -42,10 +42,10 @@
 #define ZIP_END_SEARCH (EOCD_SIZE + UINT16_MAX + LOCATOR_SIZE)
 
 /*
- * Opens the zip in `source`, of which it takes a reference. `mtime` is that of the file. Faults are
+ * Opens the zip in `source`, of which it takes a reference. Dates in it are not read. Faults are
  * logged entry by entry, up to MAX_REPORTED. 0; -EBADMSG if it is not a zip or is refused; -EFBIG
  * over a limit; -ENOMEM; or an error of the source.
  */
-int zip_open(struct source *source, int64_t mtime, struct budget *budget, struct container **ret);
+int zip_open(struct source *source, struct budget *budget, struct container **ret);
 
 #endif

@@ -8,7 +8,6 @@
 
 #include "archive/decode.h"
 
-#define EXTRA_UNIX_TIME 0x5455
 #define EXTRA_UNICODE_PATH 0x7075
 #define EXTRA_STREAMING 0x6c78 /* of libarchive: overrides mode and kind */
 #define EXTRA_ASI_UNIX 0x756e  /* has a mode, which unzip takes where there is no other */
@@ -46,11 +45,6 @@ const char *zip_split_extra(const uint8_t *p, size_t n, struct zip_extra *ret)
 				return "has a duplicate zip64 extra field";
 			ret->zip64 = p + 4;
 			ret->zip64_len = len;
-		} else if (id == EXTRA_UNIX_TIME) {
-			if (ret->unix_time)
-				return "has a duplicate timestamp extra field";
-			ret->unix_time = p + 4;
-			ret->unix_time_len = len;
 		} else if (id == EXTRA_UNICODE_PATH) {
 			if (ret->unicode_path)
 				return "has a duplicate Unicode path extra field";
@@ -120,28 +114,6 @@ const char *zip_apply_zip64(const struct zip_extra *x, uint64_t *const fields[],
 }
 
 /* ---- central directory ---- */
-
-/* A DOS date and time is local time; month or day 0 means none. */
-static int64_t dos_time(struct zip *z, uint32_t dos)
-{
-	struct tm tm = {
-		.tm_year = (int)(dos >> 25) + 80,
-		.tm_mon = (int)(dos >> 21 & 15) - 1,
-		.tm_mday = (int)(dos >> 16 & 31),
-		.tm_hour = (int)(dos >> 11 & 31),
-		.tm_min = (int)(dos >> 5 & 63),
-		.tm_sec = (int)(dos & 31) * 2,
-		.tm_isdst = -1,
-	};
-
-	if (dos == z->dos_last)
-		return z->mtime_last;
-	z->dos_last = dos;
-	z->mtime_last = NO_TIME;
-	if (tm.tm_mon >= 0 && tm.tm_mon < 12 && tm.tm_mday > 0)
-		z->mtime_last = mktime(&tm);
-	return z->mtime_last;
-}
 
 static const char *check_flags(unsigned flags, unsigned method)
 {
@@ -217,7 +189,7 @@ static const char *check_encoding(const char *name, size_t len, unsigned flags)
 }
 
 /* Fills `e` from a complete central header. NULL, or what is wrong. */
-static const char *parse_central(struct zip *z, const uint8_t *h, struct entry *e)
+static const char *parse_central(const uint8_t *h, struct entry *e)
 {
 	const char *name = (const char *)h + CENTRAL_SIZE, *fault;
 	size_t len = get_le16(h + 28);
@@ -255,13 +227,6 @@ static const char *parse_central(struct zip *z, const uint8_t *h, struct entry *
 		fault = "is larger than the limit of 2^50 bytes";
 	if (fault)
 		return fault;
-	/*
-	 * extended timestamp: if flag bit 0 is set, the first time is the modification time in UTC
-	 */
-	if (x.unix_time_len >= 5 && (x.unix_time[0] & 1))
-		e->mtime = (int32_t)get_le32(x.unix_time + 1);
-	else
-		e->mtime = dos_time(z, get_le32(h + 12));
 	/* the known ones fit */
 	e->flags = get_le16(h + 8) & 0xfff;
 	e->method = get_le16(h + 10) & 0xff;
@@ -332,7 +297,7 @@ static int parse_directory(struct zip *z, struct window *w)
 		if (r < 0)
 			return r;
 		h = w->data + w->at;
-		fault = parse_central(z, h, e);
+		fault = parse_central(h, e);
 		e->name = arena_text(&c->names, (const char *)h + CENTRAL_SIZE,
 				     fault ? get_le16(h + 28) : e->name_len);
 		if (!e->name)

@@ -32,7 +32,7 @@ static inline void sip_round(uint64_t v[4])
 
 uint64_t siphash(const struct siphash_key *key, uint64_t prefix, const void *data, size_t n)
 {
-	const char *end = (const char *)data + n;
+	const uint8_t *end = (const uint8_t *)data + n, *tail = end - n % 8;
 	uint64_t v[4] = {
 		key->seed[0] ^ 0x736f6d6570736575ULL,
 		key->seed[1] ^ 0x646f72616e646f6dULL,
@@ -52,8 +52,8 @@ uint64_t siphash(const struct siphash_key *key, uint64_t prefix, const void *dat
 		left -= 8;
 	}
 	word = (uint64_t)n << 56;
-	if (left)
-		memcpy(&word, end - left, left);
+	for (size_t i = 0; i < left; i++)
+		word |= (uint64_t)tail[i] << 8 * i;
 	v[3] ^= word;
 	sip_round(v);
 	v[0] ^= word;

@@ -105,7 +105,7 @@ void carton_stat(const struct carton_node *node, struct carton_stat *ret)
 
 	*ret = (struct carton_stat){
 		.executable = node_is_executable(n),
-		.ino = n->ino,
+		.ino = node_ino(n),
 		.nlink = 1,
 		.mtime = node_mtime(n),
 		.hidden = n->hidden,

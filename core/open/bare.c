@@ -6,7 +6,6 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "archive/decode.h"
 #include "archive/what.h"
@@ -162,6 +161,7 @@ static int bare_new(struct carton_source *s, struct source *source, int64_t mtim
 		.n_entries = source != NULL,
 		.budget = &s->carton->budget,
 		.mtime = mtime,
+		.dated = source != NULL,
 		.one_file = true,
 	};
 	*ret = b;
@@ -227,7 +227,7 @@ static int entries(struct carton_source *s, struct container **ret)
 			   "a bare file is not verified; with its hash, by the option sha256, it "
 			   "is, before a byte is read");
 	}
-	r = s->url && s->options->sha256 ? bare_new(s, NULL, time(NULL), &b) : open_file(s, &b);
+	r = s->url && s->options->sha256 ? bare_new(s, NULL, 0, &b) : open_file(s, &b);
 	if (r < 0)
 		return r;
 	*ret = &b->container;

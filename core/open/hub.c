@@ -47,7 +47,7 @@ static int entries(struct carton_source *s, struct container **ret)
 	if (*commit)
 		c->commit = strdup(commit);
 	/* what it leads to is large, whatever its own size is */
-	r = *commit && !c->commit ? -ENOMEM : zip_open(source, 0, &c->budget, ret);
+	r = *commit && !c->commit ? -ENOMEM : zip_open(source, &c->budget, ret);
 	source_unref(source);
 	return r;
 }

@@ -108,7 +108,7 @@ int open_network(const struct carton_source *s);
 
 /*
  * Opens the file at s->url, as it is or was kept: 0, and when it was last modified (seconds since
- * 1970); or -errno, logged.
+ * 1970; ret_mtime may be NULL); or -errno, logged.
  */
 int url_open(struct carton_source *s, struct source **ret, int64_t *ret_mtime);
 

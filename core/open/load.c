@@ -141,6 +141,7 @@ static int add_manifest(struct loader *l)
 		.data = l->m->text,
 		.len = l->m->size,
 		.nul = '=', /* its paths end with a NUL */
+		.mark = l->tree->model,
 		.entry = container_find(l->c, "MANIFEST"),
 	};
 	n->has_body = true;
@@ -222,11 +223,15 @@ int load_tree(const struct load_input *in, struct tree **ret, size_t *ret_faults
 		.store = in->store,
 		.bare = in->bare,
 	};
-	int r = tree_new(l.c->mtime, &l.tree);
+	int r = tree_new(in->date ? in->date : l.c->mtime, &l.tree);
 
 	if (r < 0)
 		return r;
 	l.tree->store = l.store;
+	l.tree->model = tree_mark(l.m->model_hash);
+	l.tree->dates = in->date || (in->bare && l.c->dated) ? DATES_ONE :
+			l.c->dated			     ? DATES_OWN :
+							       DATES_BY_CONTENT;
 	l.tree->budget = l.c->budget;
 	l.entries = calloc(l.m->n + 1, sizeof(*l.entries));
 	r = l.entries ? build(&l, in->keep_going) : -ENOMEM;

@@ -51,7 +51,8 @@ struct load_input {
 	const struct links *links; /* NULL: none */
 	struct object_store *store;
 	bool keep_going;
-	bool bare; /* the tree gets no MANIFEST */
+	bool bare;    /* the tree gets no MANIFEST */
+	int64_t date; /* of all; 0: those that follow from content, or of files that have dates */
 };
 
 /*

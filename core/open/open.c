@@ -240,7 +240,8 @@ static int open_parts(struct carton_source *s, enum opening how)
 		r = signature_check(s);
 	if (r == 0)
 		r = load_tree(&(struct load_input){ c->container, c->manifest, c->links, c->store,
-						    options->keep_going, c->bare },
+						    options->keep_going, c->bare,
+						    options->date },
 			      &c->tree, &c->faults);
 	if (r == 0 && c->remote_source)
 		remote_source_opened(c->remote_source, c->cache);
@@ -342,6 +343,8 @@ int carton_open_into(struct carton *c, const char *source, const struct carton_o
 		open_chunks(c);
 	if (r == 0)
 		r = open_views(c, options);
+	if (r == 0)
+		r = tree_number(c->tree);
 	c->fetch.progress = NULL;
 	atomic_store(&c->fetch.wait, options->wait);
 	return r;

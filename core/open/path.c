@@ -148,7 +148,7 @@ static int entries(struct carton_source *s, struct container **ret)
 	if (r < 0)
 		return r;
 	budget_limit_by_size(budget, source->size);
-	r = zip_open(source, s->st.st_mtime, budget, ret);
+	r = zip_open(source, budget, ret);
 	source_unref(source);
 	return r;
 }

@@ -102,6 +102,7 @@ int url_open(struct carton_source *s, struct source **ret, int64_t *ret_mtime)
 {
 	struct carton *c = s->carton;
 	bool checked = c->verify && s->options->manifest_sha256;
+	int64_t mtime = INT64_MIN;
 	int r = open_network(s);
 
 	if (r < 0)
@@ -110,15 +111,15 @@ int url_open(struct carton_source *s, struct source **ret, int64_t *ret_mtime)
 	 * a mirror is not trusted: its MANIFEST is checked against the pinned hash, everything else
 	 * against MANIFEST; where that is off, only the source URL will do
 	 */
-	r = checked && c->fetch.http ? open_at_mirror(c, s->url, ret, ret_mtime) : -ENOENT;
+	r = checked && c->fetch.http ? open_at_mirror(c, s->url, ret, &mtime) : -ENOENT;
 	if (r < 0)
-		r = c->fetch.http ? open_remote(c, s->url, ret, ret_mtime) :
-				    open_kept(c, s->url, ret, ret_mtime);
+		r = c->fetch.http ? open_remote(c, s->url, ret, &mtime) :
+				    open_kept(c, s->url, ret, &mtime);
 	if (r < 0)
 		return r;
-	/* if the server gives no date, the current time is used */
-	if (*ret_mtime == INT64_MIN)
-		*ret_mtime = time(NULL);
+	/* a bare file that nothing verifies has the current time where its server gives none */
+	if (ret_mtime)
+		*ret_mtime = mtime == INT64_MIN ? time(NULL) : mtime;
 	return 0;
 }
 
@@ -126,13 +127,12 @@ static int entries(struct carton_source *s, struct container **ret)
 {
 	struct carton *c = s->carton;
 	struct source *source;
-	int64_t mtime;
-	int r = url_open(s, &source, &mtime);
+	int r = url_open(s, &source, NULL);
 
 	if (r < 0)
 		return r;
 	budget_limit_by_size(&c->budget, source->size);
-	r = zip_open(source, mtime, &c->budget, ret);
+	r = zip_open(source, &c->budget, ret);
 	source_unref(source);
 	return r;
 }

@@ -99,7 +99,7 @@ static int fill(struct builder *b, struct node *dir)
 		struct node *n = b->free++;
 
 		n->parent = dir;
-		n->ino = (uint32_t)++b->tree->last_ino;
+		b->tree->n_nodes++;
 		next = at + 1;
 		if (slash) {
 			size_t len = (size_t)(slash - name);
@@ -137,7 +137,6 @@ int tree_build(struct tree *t, const struct tree_paths *paths, uint64_t nodes, t
 	for (struct node *n = t->nodes; r == 0 && n < b.free; n++)
 		if (n->kind == NODE_DIR && n->name)
 			r = fill(&b, n);
-	t->n_nodes = t->last_ino;
 	t->n_places = (size_t)(b.free - t->nodes);
 	return r;
 }

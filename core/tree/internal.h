@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Shared by the files that implement tree.h: node.c has the memory and the bytes of single nodes,
- * tree.c and build.c make a tree of them.
+ * dates.c their dates and inode numbers (by mark.c), tree.c and build.c make a tree of them.
  */
 #ifndef CARTON_TREE_INTERNAL_H
 #define CARTON_TREE_INTERNAL_H
@@ -12,6 +12,25 @@ struct text {
 	struct text *next;
 	void *data;
 };
+
+/* A node whose number by dates.c an earlier path has, and the number that it got. */
+struct numbered {
+	const struct node *node;
+	uint64_t ino;
+};
+
+/* The entry of the container that a node shows; NULL: none. */
+const struct entry *node_entry(const struct node *n);
+
+/* A hash that is the same on every machine; of up to MAX_HASH_WORDS words. */
+#define MAX_HASH_WORDS 3
+uint64_t tree_hash(uint64_t prefix, const void *data, size_t n);
+uint64_t tree_hash_words(uint64_t prefix, const uint64_t *words, size_t n);
+
+/* The mark (mark.c) of a text, of an object, and of the pieces before `p` with `p`. */
+uint64_t tree_mark_text(const void *data, size_t n);
+uint64_t tree_mark_object(const struct tree *t, const struct object *o);
+uint64_t tree_mark_piece(const struct tree *t, uint64_t mark, const struct piece *p);
 
 /* The arena for the names and content of a node. */
 struct arena *node_arena(struct tree *t, const struct node *n);

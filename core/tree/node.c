@@ -62,7 +62,9 @@ static struct file_header *header_new(struct tree *t, struct node *below, const 
 	struct file_header *h = arena_alloc(node_arena(t, below), sizeof(*h));
 
 	if (h)
-		*h = (struct file_header){ .data = data, .len = len };
+		*h = (struct file_header){ .data = data,
+					   .len = len,
+					   .mark = tree_mark_text(data, len) };
 	return h;
 }
 
@@ -92,6 +94,7 @@ int tree_set_extents(struct tree *t, struct node *file, const struct extent *ext
 		end = extents[i].len == OBJECT_NO_SIZE ? OBJECT_NO_SIZE : end + extents[i].len;
 		c->pieces[i] = (struct piece){ extents[i].object, extents[i].off, extents[i].whole,
 					       end };
+		c->mark = tree_mark_piece(t, c->mark, &c->pieces[i]);
 	}
 	file->body.header = h;
 	file->body.content = c;
@@ -161,7 +164,7 @@ static struct piece piece_at(const struct node *file, size_t i)
 				 file->body.content->pieces[i];
 }
 
-static const struct entry *entry_of(const struct node *n)
+const struct entry *node_entry(const struct node *n)
 {
 	if (n->kind == NODE_SYMLINK)
 		return n->link.entry;
@@ -170,16 +173,9 @@ static const struct entry *entry_of(const struct node *n)
 	return n->kind == NODE_FILE ? n->file.entry : NULL;
 }
 
-int64_t node_mtime(const struct node *n)
-{
-	const struct entry *e = entry_of(n);
-
-	return e && e->mtime != NO_TIME ? e->mtime : node_tree(n)->mtime;
-}
-
 bool node_is_executable(const struct node *n)
 {
-	const struct entry *e = entry_of(n);
+	const struct entry *e = node_entry(n);
 
 	return e && n->kind == NODE_FILE && !n->has_body && e->executable;
 }

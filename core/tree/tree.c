@@ -16,8 +16,8 @@ int tree_new(int64_t mtime, struct tree **ret)
 		return -ENOMEM;
 	t->root = t->shown = &t->top;
 	t->mtime = mtime;
-	t->top = (struct node){ .name = "", .parent = t->root, .kind = NODE_DIR, .ino = 1 };
-	t->last_ino = t->n_nodes = 1;
+	t->top = (struct node){ .name = "", .parent = t->root, .kind = NODE_DIR };
+	t->n_nodes = 1;
 	*ret = t;
 	return 0;
 }
@@ -86,7 +86,7 @@ int tree_add(struct tree *t, struct node *parent, const char *name, enum node_ki
 	struct node *n;
 	int r;
 
-	if (t->n_nodes >= MAX_NODES || t->last_ino >= UINT32_MAX)
+	if (t->n_nodes >= MAX_NODES)
 		return log_error(-EFBIG, NULL, "more than %d files and directories", MAX_NODES);
 	r = make_room(t, parent);
 	if (r < 0)
@@ -96,7 +96,6 @@ int tree_add(struct tree *t, struct node *parent, const char *name, enum node_ki
 		return arena_error(a);
 	n = &c->list[c->n++];
 	*n = (struct node){ .name = copy, .parent = parent, .kind = (uint8_t)kind };
-	n->ino = (uint32_t)++t->last_ino;
 	t->n_nodes++;
 	c->n_dirs += kind == NODE_DIR;
 	if (lazy)
@@ -172,6 +171,7 @@ void tree_free(struct tree *t)
 	if (!t->nodes)
 		tree_clear(t, t->root);
 	free(t->nodes);
+	free(t->renumbered);
 	arena_finish(&t->arena);
 	free(t);
 }

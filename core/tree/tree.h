@@ -41,13 +41,15 @@ struct extent {
 struct file_header {
 	const char *data;
 	uint64_t len;
-	const struct entry *entry; /* the file has its time; NULL: none */
+	const struct entry *entry; /* that the file shows; NULL: none */
+	uint64_t mark;		   /* stands for the bytes: see mark.c */
 	char nul;		   /* as in struct extent */
 };
 
 /* The ranges of objects that a file has behind its header. Several may share them. */
 struct content {
 	const struct tensor_info *tensor; /* that is shown; NULL: no view of a tensor */
+	uint64_t mark;			  /* stands for the bytes: see mark.c */
 	size_t n;
 	struct piece {
 		struct object *object;
@@ -101,7 +103,7 @@ struct node {
 			const char *target;
 		} link;
 	};
-	uint32_t ino;	   /* the root's is 1 */
+	uint32_t date;	   /* a directory: what chooses its date, see dates.c */
 	atomic_uchar mark; /* see carton_mark() */
 	uint8_t room;	   /* a directory: its array has room for 2^room nodes; 0: it is full */
 	/* compilers read the kind together with the flags, so `mark` does not stand between them */
@@ -114,18 +116,28 @@ struct node {
 	bool hidden : 1;    /* found by name, not listed */
 };
 
+/* The dates of nodes. */
+enum tree_dates {
+	DATES_BY_CONTENT,
+	DATES_OWN, /* that of the entry; by content where there is none */
+	DATES_ONE, /* `mtime` */
+};
+
 struct tree {
 	struct node *root;
 	struct node *shown;	    /* in its place: the root, or the lazy directory "" in it */
 	struct object_store *store; /* where entries get their objects; NULL: no node has one */
 	struct budget *budget;	    /* counts the memory of views; may be NULL */
-	int64_t mtime;		    /* of all that has no entry */
-	struct node *nodes;	    /* those that tree_build() has made */
-	size_t n_places;	    /* in `nodes`; those without a name are free */
-	size_t spare;		    /* free places behind those of the root */
-	struct arena arena;	    /* of all that is not below a lazy directory */
-	uint64_t files, bytes;	    /* that tree_build() has made */
-	_Atomic uint64_t last_ino;
+	enum tree_dates dates;
+	int64_t mtime;		     /* by `dates` */
+	uint64_t model;		     /* the mark of MANIFEST */
+	struct numbered *renumbered; /* by tree_number(); sorted by node */
+	size_t n_renumbered, cap_renumbered;
+	struct node *nodes;    /* those that tree_build() has made */
+	size_t n_places;       /* in `nodes`; those without a name are free */
+	size_t spare;	       /* free places behind those of the root */
+	struct arena arena;    /* of all that is not below a lazy directory */
+	uint64_t files, bytes; /* that tree_build() has made */
 	_Atomic uint64_t n_nodes;
 	_Atomic uint64_t owned; /* bytes of literals of views */
 	struct node top;
@@ -159,6 +171,13 @@ int tree_build(struct tree *t, const struct tree_paths *paths, uint64_t nodes, t
 	       void *ctx);
 
 /*
+ * Once the directories of tree_build() have all their children: makes the dates of directories, and
+ * gives nodes whose inode numbers are equal others, in the order of their paths. The memory that it
+ * takes meanwhile counts in the budget. 0, -ENOMEM, or -EFBIG over the budget.
+ */
+int tree_number(struct tree *t);
+
+/*
  * A new node below `parent`: the root, or a directory below a lazy one. The name is copied; it must
  * be new there. Moves the other nodes of that directory. 0, -ENOMEM, or -EFBIG over MAX_NODES or
  * the budget.
@@ -178,7 +197,10 @@ void tree_sort(struct node *dir);
 /* Sorts all that is below a lazy directory, and frees the places that are left. */
 void tree_sort_below(struct node *dir);
 
-/* Gives a file an entry of the container. Its object is made at first use. */
+/*
+ * Gives a file an entry of the container. Its object is made at first use. The node's name is in
+ * the text of MANIFEST: its hash stands behind it.
+ */
 void tree_set_entry(struct tree *t, struct node *file, const struct entry *entry);
 
 /* Gives a file one object. */
@@ -223,8 +245,17 @@ struct tree *node_tree(const struct node *n);
 /* The lazy directory that a node is below, or the node itself; NULL: none. */
 struct lazy_dir *node_lazy_above(const struct node *n);
 
-/* Seconds since 1970. */
+/* The mark of what has this sha256 (mark.c). */
+uint64_t tree_mark(const uint8_t *sha256);
+
+/*
+ * Seconds since 1970, and the inode number that programs see. Both follow from content (dates.c),
+ * and the number from the path, too: it has 48 bits, and the highest one is set for generated
+ * nodes. None but the root has a number below 16.
+ */
+#define TREE_ROOT_INO 1
 int64_t node_mtime(const struct node *n);
+uint64_t node_ino(const struct node *n);
 
 bool node_is_executable(const struct node *n);
 

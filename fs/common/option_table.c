@@ -78,6 +78,8 @@ const struct option_spec option_table[] = {
 	{ "noviews", 0, MOUNT, OPTION_FLAG, FIELD(noviews), .help = "no directory views/" },
 	{ "views", 0, MOUNT, OPTION_TEXT, FIELD(views), "NAME|hidden", "a name, or hidden",
 	  .help = "rename or hide it" },
+	{ "dates", 0, MOUNT, OPTION_CHOICE, FIELD(dates), "content|mount",
+	  .help = "which dates files show", .rare = true },
 	{ "allow_other", 0, MOUNT, OPTION_PASSED, 0, .help = "others may read, too" },
 	{ "auto_unmount", 0, MOUNT, OPTION_PASSED, 0, .help = "unmount when killed" },
 	{ "uid", 0, MOUNT, OPTION_NUMBER, FIELD(uid), "N", "a number", UINT_MAX - 1,

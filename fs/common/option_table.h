@@ -20,6 +20,7 @@ struct option_values {
 	bool help, version, complete;
 	/* of cartonfs */
 	unsigned verify; /* enum verify */
+	unsigned dates;	 /* enum dates */
 	bool foreground, debug, nochunks, noahead, noviews, passthrough, nosandbox, mount_only;
 	char *views, *fsname, *error_file;
 	unsigned uid, gid, umask;
@@ -33,6 +34,11 @@ struct option_values {
 	unsigned sort, depth, top; /* sort 1: by size; others 0: no limit */
 	uint64_t min_size;
 	char **urls, **also, **exclude;
+};
+
+enum dates {
+	DATES_CONTENT,
+	DATES_MOUNT,
 };
 
 enum option_kind {

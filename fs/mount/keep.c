@@ -25,7 +25,7 @@
 #define NOTIFY_RESEND 7
 #define FIRST_FD 3
 /* of struct keep_state; a state of another version is not read */
-#define STATE_VERSION 3
+#define STATE_VERSION 4
 /* after so many restarts in so many seconds, some request kills each process */
 #define MAX_RESTARTS 8
 #define RESTARTS_S 60
@@ -41,6 +41,7 @@ struct keep_state {
 	unsigned char reply[256];
 	_Atomic uint64_t pushes[MAX_PUSHES]; /* see struct mount */
 	int64_t restarts[MAX_RESTARTS];	     /* when: seconds since the boot; by epoch */
+	int64_t first;			     /* when the first process began, since 1970 */
 };
 
 static int failed(const char *what, int r)
@@ -129,17 +130,29 @@ int keep_take(struct keep *k, char **mountpoint)
 	return mountpoint_set_device(mountpoint, device);
 }
 
+/* Maps a state that the next process will get. */
+static bool make_state(struct keep *k)
+{
+	k->memory = memfd_create("cartonfs-state", MFD_CLOEXEC);
+	if (k->memory < 0 || ftruncate(k->memory, sizeof(*k->state)) < 0 || map(k) < 0)
+		return false;
+	k->state->first = time(NULL);
+	return true;
+}
+
 void keep_open(struct keep *k)
 {
 	if (k->failed < 0)
 		return;
-	if (k->wanted && !k->resumed) {
-		k->memory = memfd_create("cartonfs-state", MFD_CLOEXEC);
-		k->wanted = k->memory >= 0 && ftruncate(k->memory, sizeof(*k->state)) == 0 &&
-			    map(k) == 0 && notify_store(k->memory, NOTIFY_STATE) == 0;
-	}
+	if (k->wanted && !k->resumed)
+		k->wanted = make_state(k) && notify_store(k->memory, NOTIFY_STATE) == 0;
 	if (!k->wanted)
 		notify_forget();
+}
+
+int64_t keep_first(const struct keep *k)
+{
+	return k->state ? k->state->first : time(NULL);
 }
 
 void keep_end(struct keep *k)

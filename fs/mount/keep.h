@@ -49,6 +49,12 @@ int keep_take(struct keep *k, char **mountpoint);
 void keep_open(struct keep *k);
 
 /*
+ * When the first process that serves this mount began, in seconds since 1970. Call it after
+ * keep_open().
+ */
+int64_t keep_first(const struct keep *k);
+
+/*
  * Call it between mounting and serving. Continues the session of the earlier process, or saves the
  * state for the next one. 0; or -errno, logged, such as after another carton was mounted.
  */

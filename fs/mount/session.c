@@ -251,6 +251,7 @@ static int open_carton(struct session *s, struct sandbox_helper *helper)
 	v->carton.damaged_ctx = &s->mount;
 	if (v->nochunks && v->verify == VERIFY_OPEN)
 		carton_log(CARTON_LOG_INFO, NULL, "chunks=off is an old name of verify=open");
+	v->carton.date = v->dates == DATES_MOUNT ? keep_first(&s->keep) : 0;
 	v->carton.progress = report_progress;
 	v->carton.progress_ctx = &s->report;
 	report_opening(&s->report);

@@ -7,7 +7,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Inode numbers; those of the carton are larger (INO_FIRST). */
+/*
+ * Node numbers, and the inode numbers that programs see: those of the carton are larger (INO_FIRST,
+ * and node_ino()), but the root's.
+ */
 enum { INO_DIR = 2, INO_JSON, INO_METRICS, INO_END };
 
 static const char *const names[] = {
@@ -23,8 +26,7 @@ static bool is_ours(fuse_ino_t ino)
 static void fill_stat(const struct mount *m, fuse_ino_t ino, struct stat *ret)
 {
 	*ret = (struct stat){
-		/* inode numbers of the carton count from 1 */
-		.st_ino = UINT64_MAX - INO_END + ino,
+		.st_ino = ino,
 		.st_mode = ino == INO_DIR ? S_IFDIR | (0755 & ~m->umask) :
 					    S_IFREG | (0444 & ~m->umask),
 		.st_nlink = ino == INO_DIR ? 2 : 1,

@@ -13,6 +13,7 @@ import pytest
 
 import chunkindex
 from chunkindex import CHUNK
+from dates import FIRST, LAST, date_of
 from harness import BUILD, ROOT, at_once, environment, eventually, run
 from origin import LinkedCarton, fault_bytes
 from zipwriter import Carton, sample
@@ -414,6 +415,20 @@ for wrong in (lambda: fs.open('x', 'wb'), lambda: fs.ls('none'), lambda: fsspec.
         "['misc/a=b c.txt', 'misc/empty', 'misc/latest.png', 'misc/picture.png'] ['model/main.py'] True",
         weights[2:-2].hex(), 'True', 'True', 'spec_version = 1', 'spec_version = 1', 'True 3', 'OSError',
         'FileNotFoundError', 'ValueError', 'FileNotFoundError', 'ValueError']
+
+
+def test_dates(work):
+    """Those of a mount, or the one that was asked for."""
+    c = sample()
+    p = python(work, """
+for options in {}, {'date': 5}:
+    c = carton.open(sys.argv[1], **options)
+    print(*(c.stat(path).mtime for path in ('model/weights.bin', 'MANIFEST', 'model', 'views/tensor_data/numeric.npy')))
+""", c.write(work / 'm.carton'))
+    assert p.returncode == 0 and p.stderr == ''
+    dates, given = ([int(x) for x in line.split()] for line in p.stdout.splitlines())
+    assert dates[:2] == [date_of(c.files()[path]) for path in ('model/weights.bin', 'MANIFEST')]
+    assert all(FIRST <= date <= LAST for date in dates) and given == [5] * 4
 
 
 def test_options_are_those_of_the_header(work):

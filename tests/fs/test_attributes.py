@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Modes, owners, times, extended attributes, statfs, and that nothing can be written."""
-import calendar
+"""Modes, owners, extended attributes, statfs, and that nothing can be written."""
 import errno
 import os
 import stat
@@ -97,25 +96,6 @@ def test_allow_other(mount, sample_carton):
     with mount(sample_carton[0], '-o', 'allow_other,umask=077') as m:
         with pytest.raises(PermissionError):
             as_user(65534, os.listdir, m.path)
-
-
-def test_times(mount, work):
-    c = sample()
-    c.add('model/dated', b'1', mtime=(2019, 12, 31, 23, 59, 58))
-    c.add('model/undated', b'2', mtime=None)
-    c.add('model/month0', b'3', local={'date': 1, 'time': 0}, central={'date': 1, 'time': 0})
-    c.add('model/day31', b'4', mtime=(2023, 2, 31, 0, 0, 0))
-    c.add('model/hour31', b'5', local={'time': 0xffff}, central={'time': 0xffff})
-    source = c.write(work / 'm.carton')
-    os.utime(source, ns=(1_500_000_000 * 10**9, 1_600_000_000 * 10**9))
-    with mount(source) as m:
-        dated = calendar.timegm((2019, 12, 31, 23, 59, 58))
-        assert os.stat(m / 'model/dated').st_mtime == dated       # the daemon runs in UTC here
-        for name in ('undated', 'month0'):
-            assert os.stat(m / f'model/{name}').st_mtime == 1_600_000_000
-        for name in ('day31', 'hour31'):
-            os.stat(m / f'model/{name}')            # an impossible date is no reason to fail
-        assert os.stat(m.path).st_mtime == 1_600_000_000
 
 
 def test_xattrs(mount, work, who):

@@ -14,6 +14,7 @@ import socket
 import struct
 import subprocess
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -399,25 +400,24 @@ def test_generated_files_of_a_dead_server(work, place, who):
             server.stop()
 
 
-@pytest.mark.parametrize('what', ['carton', 'times', 'options'])
+@pytest.mark.parametrize('what', ['carton', 'times', 'options', 'dates'])
 def test_another_carton_is_mounted_anew(work, place, who, what):
     """The kernel has cached what was: the next process ends, and the one behind it serves a new mount."""
     m, where = place
     c, path, _ = big(work)
+    if what == 'times':
+        path = c.unpack(work / 'unpacked')
     m.mount(path, where)
     m.start(path)
     assert child(who, harness.read_file, os.path.join(where, 'model/small')) == b'not much'
     m.kill()
-    path.unlink()
-    options = ()
-    if what == 'carton':
+    options = {'options': ('-o', 'umask=077'), 'dates': ('-o', 'dates=mount')}.get(what, ())
+    if what == 'times':
+        os.utime(path / 'model/small', (10 ** 9, 10 ** 9))      # files of a directory keep theirs
+    elif what == 'carton':
+        path.unlink()
         c = Carton().add('model/small', b'new')
-    elif what == 'times':
-        pass
-    else:
-        options = ('-o', 'umask=077')
-    c.write(path)
-    os.utime(path, (10 ** 9, 10 ** 9))          # directories have it
+        c.write(path)
     m.mount(path, where)
     m.start(path, *options, ready=False)
     assert m.process.wait() == 2
@@ -430,6 +430,44 @@ def test_another_carton_is_mounted_anew(work, place, who, what):
     m.start(path, *options)
     for name, sha in c.hashes().items():
         assert child(who, harness.sha_file, os.path.join(where, name)) == sha
+
+
+def test_other_times_in_a_zip(work, place, who):
+    """No mount shows them, so the next process goes on."""
+    m, where = place
+    c, path, data = big(work)
+    m.mount(path, where)
+    m.start(path)
+    before = child(who, os.stat, os.path.join(where, 'model/big')).st_mtime
+    m.kill()
+    path.unlink()
+    for e in c.entries.values():
+        e.mtime = (2001, 2, 3, 4, 5, 6)
+    c.write(path)
+    os.utime(path, (10 ** 9, 10 ** 9))
+    m.mount(path, where)
+    m.start(path)
+    assert 'took over the mount of the last process' in m.said()
+    assert child(who, os.stat, os.path.join(where, 'model/big')).st_mtime == before
+    assert child(who, harness.read_file, os.path.join(where, 'model/big')) == data
+
+
+def test_dates_of_the_first_process(work, place, who):
+    """With dates=mount, the next process shows the date of the first one, also of what nobody has looked at yet."""
+    m, where = place
+    _, path, _ = big(work)
+    options = '-o', 'dates=mount'
+    begin = int(time.time())
+    m.mount(path, where)
+    m.start(path, *options)
+    date = child(who, os.stat, os.path.join(where, 'misc/1')).st_mtime
+    assert begin <= date <= time.time()
+    m.kill()
+    eventually('the clock goes on', lambda: time.time() > date + 1)
+    m.mount(path, where)
+    m.start(path, *options)
+    assert 'took over the mount of the last process' in m.said()
+    assert child(who, os.stat, os.path.join(where, 'misc/2')).st_mtime == date
 
 
 @pytest.mark.parametrize('damage', ['size', 'version', 'reply'])

@@ -33,7 +33,7 @@ static void check_carton(struct listing *l)
 	fd = fuzz_file("", 0, path);
 	CHECK(listing_write(l, fd) == 0);
 	CHECK(source_from_fd(fd, &source) == 0);
-	r = zip_open(source, 0, l->budget, &c);
+	r = zip_open(source, l->budget, &c);
 	/* a path may be a file and a directory */
 	CHECK(r == 0 || r == -EBADMSG);
 	if (r == 0) {

@@ -134,7 +134,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	m->source.size = n;
 	m->source.fd = -1;
 	m->data = data;
-	r = zip_open(&m->source, 0, NULL, &c);
+	r = zip_open(&m->source, NULL, &c);
 	source_unref(&m->source);
 	CHECK(r == 0 || r == -EBADMSG || r == -EOPNOTSUPP || r == -EFBIG || r == -ENOMEM);
 	if (r < 0)

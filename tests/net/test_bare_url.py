@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A bare safetensors file at a URL: read by ranges of one version, or as a whole by its hash."""
+import datetime
 import errno
 import hashlib
 import json
@@ -7,6 +8,8 @@ import os
 
 import pytest
 
+from dates import FIRST, date_of, look
+from dates import LAST as LAST_DATE
 from harness import ctl
 from hubrepo import HubServer, Repo
 from origin import MIB, errno_of, fault_bytes, lines_of
@@ -76,6 +79,21 @@ def test_by_its_hash(fault, mount_fg, cache):
     with mount_fg(url, *pin(data), *cache.options, '-o', 'offline') as m:
         assert m.read('w.safetensors') == data
     assert not fault.requests()
+
+
+def test_dates(fault, mount_fg, cache):
+    """By content if the hash is given, whatever the server says; else that of the server."""
+    data = put(fault, size=3 * MIB)
+    seen = []
+    for year in 2018, 2019:
+        url = fault.url('w.safetensors', file='w.safetensors', lastmod=f'Tue, 01 Jan {year} 00:00:00 GMT')
+        with mount_fg(url, *pin(data), *cache.options) as m:
+            seen.append(look(m))
+        assert seen[-1]['w.safetensors'][0] == date_of(data)
+        with mount_fg(url, *cache.options) as m:
+            dates = {date for date, _ in look(m).values()}
+        assert dates == {datetime.datetime(year, 1, 1, tzinfo=datetime.timezone.utc).timestamp()}
+    assert seen[0] == seen[1] and all(FIRST <= date <= LAST_DATE for date, _ in seen[0].values())
 
 
 def test_the_wrong_hash(fault, mount_fg, cache):

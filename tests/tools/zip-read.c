@@ -73,7 +73,7 @@ static void read_zip(int fd, struct buf *line)
 
 	if (source_from_fd(fd, &source) < 0)
 		exit(2);
-	if (zip_open(source, 0, NULL, &c) < 0) {
+	if (zip_open(source, NULL, &c) < 0) {
 		buf_adds(line, "{\"refused\":");
 		buf_add_json(line, why, strlen(why));
 		buf_adds(line, "}");

@@ -44,7 +44,7 @@ static struct container *reopen(const struct zip_writer *w)
 	struct source *source;
 
 	assert_int_equal(source_from_fd(fd_dup(w->fd), &source), 0);
-	assert_int_equal(zip_open(source, 0, NULL, &c), 0);
+	assert_int_equal(zip_open(source, NULL, &c), 0);
 	source_unref(source);
 	return c;
 }

@@ -2,8 +2,54 @@
 /* The tree: paths in, nodes out; symlinks that lead somewhere, and those that do not. */
 #include "archive/container.h"
 #include "base/budget.h"
-#include "tree/tree.h"
+#include "content/derived.h"
+#include "tree/internal.h"
 #include "zip_help.h"
+
+/* What dates.c calls, with a count of the bytes that it hashes, and of its walks to the root. */
+static size_t n_hashed, n_walks;
+
+static uint64_t counted_hash(uint64_t prefix, const void *data, size_t n)
+{
+	n_hashed += n;
+	return tree_hash(prefix, data, n);
+}
+
+static uint64_t counted_words(uint64_t prefix, const uint64_t *words, size_t n)
+{
+	n_hashed += n * sizeof(*words);
+	return tree_hash_words(prefix, words, n);
+}
+
+static struct lazy_dir *counted_lazy_above(const struct node *n)
+{
+	n_walks++;
+	return node_lazy_above(n);
+}
+
+static struct tree *counted_tree(const struct node *n)
+{
+	n_walks++;
+	return node_tree(n);
+}
+
+static char *counted_path(const struct node *n, char *ret)
+{
+	n_walks++;
+	return tree_path(n, ret);
+}
+
+#define tree_hash counted_hash
+#define tree_hash_words counted_words
+#define node_lazy_above counted_lazy_above
+#define node_tree counted_tree
+#define tree_path counted_path
+#include "tree/dates.c"
+#undef tree_hash
+#undef tree_hash_words
+#undef node_lazy_above
+#undef node_tree
+#undef tree_path
 
 /* What tests build: paths, in the order of path_compare(); NULL for a target: a file. */
 struct plant {
@@ -19,6 +65,7 @@ static struct plant *plant_new(void)
 	struct plant *p = must(calloc(1, sizeof(*p)));
 
 	assert_int_equal(tree_new(77, &p->tree), 0);
+	p->tree->dates = DATES_ONE;
 	p->text = buf_init(MIB);
 	return p;
 }
@@ -94,7 +141,7 @@ static void test_paths(void **state)
 	size_t files = 0;
 
 	(void)state;
-	assert_int_equal(p->tree->root->ino, 1);
+	assert_int_equal(node_ino(p->tree->root), 1);
 	for (size_t i = 0; i < ARRAY_SIZE(paths); i++)
 		plant_add(p, paths[i], NULL);
 	t = plant_build(p);
@@ -247,15 +294,38 @@ static void test_equal_names(void **state)
 	tree_free(t);
 }
 
+/* Of bytes that nobody reads: it has a hash that begins with `first`; 0: it has none. */
+static struct object *object_new(struct object_store *s, uint8_t first)
+{
+	const uint8_t sha256[SHA256_SIZE] = { first };
+	static const struct entry entry = { .name = "x", .size = 100, .stored = 100 };
+	struct object *o = NULL;
+
+	assert_int_equal(first ? object_add(s, sha256, &entry, &o) :
+				 object_add_derived(s, "x", 100, NULL, NULL, &o),
+			 0);
+	return o;
+}
+
+static struct object_store *store_new(void)
+{
+	struct object_store *s = NULL;
+
+	assert_int_equal(object_store_new(&(struct object_options){ 0 }, &s), 0);
+	return s;
+}
+
 /* A literal; one of which NULs stand for something; a header before ranges that others share. */
 static void test_extents(void **state)
 {
+	struct object_store *store = store_new();
+	struct object *const object = object_new(store, 1);
 	const struct extent text = { .literal = "text", .len = 4 };
 	const struct extent parts[] = {
 		{ .literal = "head", .len = 4 },
-		{ .off = 7, .len = 10 },
-		{ .off = 1, .len = 0 },
-		{ .off = 3, .len = 5, .whole = true },
+		{ .object = object, .off = 7, .len = 10 },
+		{ .object = object, .off = 1, .len = 0 },
+		{ .object = object, .off = 3, .len = 5, .whole = true },
 	};
 	const struct tensor_info info = { .name = "x" };
 	const struct file_header *header;
@@ -299,6 +369,50 @@ static void test_extents(void **state)
 		}
 	}
 	tree_free(t);
+	object_store_free(store);
+}
+
+/* Dates of files with these extents: whether they are equal is in `same`, by the first of them. */
+static void test_dates_of_extents(void **state)
+{
+	struct object_store *store = store_new();
+	struct object *const one = object_new(store, 1), *const two = object_new(store, 2),
+			     *const derived = object_new(store, 0);
+	const struct {
+		struct extent extent;
+		size_t same;
+	} files[] = {
+		{ { .object = one, .len = 100, .whole = true }, 0 },
+		/* a process may know the size, and the next one may not */
+		{ { .object = one, .len = OBJECT_NO_SIZE, .whole = true }, 0 },
+		{ { .object = two, .len = 100, .whole = true }, 2 },
+		{ { .object = one, .len = 10 }, 3 },
+		{ { .object = one, .len = 11 }, 4 },
+		{ { .object = one, .off = 1, .len = 10 }, 5 },
+		{ { .object = derived, .len = 100 }, 6 },
+		{ { .object = derived, .len = OBJECT_NO_SIZE }, 6 },
+	};
+	const struct node *nodes;
+	struct tree *t;
+	struct node *n;
+
+	(void)state;
+	assert_int_equal(tree_new(0, &t), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
+		n = add(t, t->root, "n", NODE_FILE);
+		assert_int_equal(tree_set_extents(t, n, &files[i].extent, 1, NULL), 0);
+	}
+	/* all of an object has its date */
+	n = add(t, t->root, "n", NODE_FILE);
+	tree_set_object(t, n, one);
+	nodes = node_children(t->root)->list;
+	assert_int_equal(node_mtime(n), node_mtime(&nodes[0]));
+	for (size_t i = 0; i < ARRAY_SIZE(files); i++)
+		for (size_t k = 0; k < ARRAY_SIZE(files); k++)
+			assert_int_equal(node_mtime(&nodes[i]) == node_mtime(&nodes[k]),
+					 files[i].same == files[k].same);
+	tree_free(t);
+	object_store_free(store);
 }
 
 /* A file that is the data of one tensor has no extents of its own. */
@@ -351,6 +465,43 @@ static void test_deep(void **state)
 	plant_free(p);
 }
 
+/* The bytes that are hashed to number one path of so many directories. */
+static size_t work_of_depth(size_t depth)
+{
+	char path[MAX_PATH_LEN + 1];
+	struct plant *p = plant_new();
+	size_t n = 0;
+
+	for (size_t i = 0; i < depth; i++) {
+		path[n++] = 'd';
+		path[n++] = '/';
+	}
+	path[n++] = 'f';
+	path[n] = '\0';
+	plant_add(p, path, "t");
+	plant_build(p);
+	n_hashed = n_walks = 0;
+	assert_int_equal(tree_number(p->tree), 0);
+	n = n_hashed;
+	assert_int_equal(n_walks, 0);
+	/* it counts */
+	assert_in_range(node_ino(tree_find(p->tree, path)), 16, (1ULL << 47) - 1);
+	assert_in_range(n_hashed - n, depth + 1, SIZE_MAX);
+	assert_true(n_walks > 0);
+	plant_free(p);
+	return n;
+}
+
+/* Opening takes the same work for each node, however deep it is. */
+static void test_work(void **state)
+{
+	size_t shallow = work_of_depth(500), deep = work_of_depth(2000);
+
+	(void)state;
+	assert_in_range(shallow, 500, SIZE_MAX);
+	assert_in_range(deep, 2000, 4 * shallow);
+}
+
 static void test_max_nodes(void **state)
 {
 	struct log_seen *seen = log_watch();
@@ -367,12 +518,73 @@ static void test_max_nodes(void **state)
 	assert_int_equal(tree_add(t, t->root, "d", NODE_DIR, &n), -EFBIG);
 	assert_null(n);
 	assert_says(seen, "more than 8000000 files and directories");
-	/* as is a number for an inode that has been used */
-	t->n_nodes = 3;
-	t->last_ino = UINT32_MAX;
-	assert_int_equal(tree_add(t, t->root, "d", NODE_DIR, &n), -EFBIG);
 	carton_log_set(NULL, NULL);
 	tree_free(t);
+}
+
+/*
+ * Symlinks to "t" whose paths, with this content, have the same inode number: found by trying 90
+ * million paths. The earlier path keeps it. All numbers are as ever: other machines show the same.
+ */
+static void test_clash(void **state)
+{
+	static const struct {
+		const char *path;
+		uint64_t first, last;
+	} links[] = {
+		{ "l020144f", 0x5c51c5aae1c6, 0x5c51c5aae1c6 },
+		{ "l096d78f", 0x28a36cbde2a3, 0x28a36cbde2a3 },
+		{ "l2069b1e", 0x5c51c5aae1c6, 0x57bba845b839 },
+		{ "l39916f6", 0x28a36cbde2a3, 0x6407151bf20f },
+		{ "other", 0x2ef2704f9ff3, 0x2ef2704f9ff3 },
+	};
+	struct budget budget = { .limit = MIB };
+	struct plant *p = plant_new();
+	struct tree *t;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(links); i++)
+		plant_add(p, links[i].path, "t");
+	t = plant_build(p);
+	t->budget = &budget;
+	for (size_t i = 0; i < ARRAY_SIZE(links); i++)
+		assert_int_equal(node_ino(tree_find(t, links[i].path)), links[i].first);
+	assert_int_equal(tree_number(t), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(links); i++)
+		assert_int_equal(node_ino(tree_find(t, links[i].path)), links[i].last);
+	/* what it takes meanwhile is given back, and is refused if it is too much */
+	assert_int_equal(budget.tables, t->cap_renumbered * sizeof(struct numbered));
+	t->n_nodes = MAX_NODES;
+	assert_int_equal(tree_number(t), -EFBIG);
+	assert_int_equal(budget.tables, t->cap_renumbered * sizeof(struct numbered));
+	plant_free(p);
+}
+
+/* Other names, targets and places of what is below a directory change its date. */
+static void test_dates(void **state)
+{
+	static const char *const trees[][2] = {
+		{ "dir/a", "x" }, { "dir/a", "y" }, { "dir/b", "x" }, { "dir/a/b", "x" }
+	};
+	int64_t dates[ARRAY_SIZE(trees)];
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(trees); i++) {
+		struct plant *p = plant_new();
+		struct tree *t;
+
+		plant_add(p, trees[i][0], trees[i][1]);
+		t = plant_build(p);
+		t->dates = DATES_BY_CONTENT;
+		assert_int_equal(tree_number(t), 0);
+		dates[i] = node_mtime(tree_find(t, "dir"));
+		/* 1990 to January 2007, as a zip can keep it */
+		assert_in_range(dates[i], 631152000, 631152000 + 2 * ((1 << 28) - 1));
+		assert_int_equal(dates[i] % 2, 0);
+		for (size_t k = 0; k < i; k++)
+			assert_int_not_equal(dates[k], dates[i]);
+		plant_free(p);
+	}
 }
 
 /* Literals that are owned: up to the bound, one more is refused; freed, there is room again. */
@@ -521,12 +733,22 @@ static void test_hops(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_paths),	    cmocka_unit_test(test_groups),
-		cmocka_unit_test(test_add_to_root), cmocka_unit_test(test_lazy),
-		cmocka_unit_test(test_equal_names), cmocka_unit_test(test_extents),
-		cmocka_unit_test(test_of_tensor),   cmocka_unit_test(test_deep),
-		cmocka_unit_test(test_max_nodes),   cmocka_unit_test(test_owned),
-		cmocka_unit_test(test_budget),	    cmocka_unit_test(test_links),
+		cmocka_unit_test(test_paths),
+		cmocka_unit_test(test_groups),
+		cmocka_unit_test(test_add_to_root),
+		cmocka_unit_test(test_lazy),
+		cmocka_unit_test(test_equal_names),
+		cmocka_unit_test(test_extents),
+		cmocka_unit_test(test_of_tensor),
+		cmocka_unit_test(test_deep),
+		cmocka_unit_test(test_dates_of_extents),
+		cmocka_unit_test(test_work),
+		cmocka_unit_test(test_max_nodes),
+		cmocka_unit_test(test_clash),
+		cmocka_unit_test(test_dates),
+		cmocka_unit_test(test_owned),
+		cmocka_unit_test(test_budget),
+		cmocka_unit_test(test_links),
 		cmocka_unit_test(test_hops),
 	};
 
