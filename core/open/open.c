@@ -240,8 +240,7 @@ static int open_parts(struct carton_source *s, enum opening how)
 		r = signature_check(s);
 	if (r == 0)
 		r = load_tree(&(struct load_input){ c->container, c->manifest, c->links, c->store,
-						    options->keep_going, c->bare,
-						    options->date },
+						    options->keep_going, c->bare, options->date },
 			      &c->tree, &c->faults);
 	if (r == 0 && c->remote_source)
 		remote_source_opened(c->remote_source, c->cache);

@@ -67,8 +67,6 @@ fields('zip64-extra-odd', 'zip64|extra|short', 'mount', zip64=True,
        central={'extra': zw.extra_field(1, bytes(13))})
 fields('zip64-extra-twice', 'twice|duplicate|second|repeat', 'mount',
        zip64=True, central_extra=zw.zip64_extra(650, 650, 0))
-fields('extra-twice', 'twice|duplicate|second|repeat', 'mount',
-       central_extra=zw.extra_field(0x5455, b'\1abcd') * 2)
 fields('extra-of-libarchive', '0x6c78', 'mount', central_extra=zw.extra_field(0x6c78, b'\4' + bytes(4)))
 fields('local-extra-of-libarchive', '0x6c78', 'either',
        local={'extra': zw.extra_field(0x6c78, b'\4' + bytes(4))})
