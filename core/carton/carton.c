@@ -269,16 +269,6 @@ static size_t n_view_properties(const struct tensor_info *t)
 	return ARRAY_SIZE(view_properties) - !t->dtype;
 }
 
-const char *carton_property_name(const struct carton_node *node, size_t index)
-{
-	const struct node *n = to_node(node);
-	const struct tensor_info *t = node_tensor(n);
-
-	if (t)
-		return index < n_view_properties(t) ? view_properties[index].name : NULL;
-	return node_object(n) && index < ARRAY_SIZE(properties) ? properties[index].name : NULL;
-}
-
 ssize_t carton_property(const struct carton_node *node, const char *name, char *ret, size_t n)
 {
 	const struct node *at = to_node(node);

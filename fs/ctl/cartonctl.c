@@ -137,7 +137,8 @@ static ctl_words_fn run_help, run_version;
 
 /* In the order of --help. */
 static const struct ctl_command commands[] = {
-	{ "info", "SOURCE", "describe the model", .run = ctl_info, .example = "m.carton" },
+	{ "info", "SOURCE", "describe the model, or a file of a mount", .run = ctl_info,
+	  .example = "m.carton" },
 	{ "ls", "SOURCE [PATH...]", "list the files", .run = ctl_ls, .max_paths = -1,
 	  .example = "--sort=size m.carton model" },
 	{ "tree", "SOURCE [PATH]", "draw the directories with their sizes", .run = ctl_tree,
@@ -290,6 +291,8 @@ static int run_version(char **words, int n, const struct args *a)
 /* Runs a command that reads a carton: the first of the words after the command. */
 static int run_on_source(const struct ctl_command *command, int n, char **words, struct args *a)
 {
+	int status;
+
 	if (n == 0 || !*words[0])
 		return ctl_usage("%s: SOURCE is %s", command->name, n ? "empty" : "missing");
 	a->source = strdup(words[0]);
@@ -314,6 +317,8 @@ static int run_on_source(const struct ctl_command *command, int n, char **words,
 	if (command->max_paths >= 0 && a->n_paths > command->max_paths)
 		return ctl_usage("%s: too many arguments: %s", command->name,
 				 ctl_shown(a->paths[command->max_paths]));
+	if (command->run == ctl_info && ctl_info_mounted(a->source, a, &status))
+		return ctl_flush(status);
 	return command->run == ctl_verify && a->n_paths ? verify_several(command, a, run) :
 							  run(command, a);
 }

@@ -156,6 +156,12 @@ typedef int ctl_carton_fn(struct carton *c, const struct args *a);
 ctl_carton_fn ctl_extract, ctl_fetch, ctl_info, ctl_info_bare, ctl_ls, ctl_push, ctl_tree;
 ctl_carton_fn ctl_verify;
 
+/*
+ * Describes the file of a mount of cartonfs at that path. False: the path leads to no such file or
+ * directory.
+ */
+bool ctl_info_mounted(const char *path, const struct args *a, int *ret_status);
+
 /* Makes the directory of ctl_extract(), which the sandbox then allows: 0 or -errno, reported. */
 int ctl_extract_prepare(struct args *a);
 

@@ -214,8 +214,7 @@ static int answer_access(const void *path, char **ret)
 	return access(path, F_OK) == 0 ? 0 : -errno;
 }
 
-/* Returns the mountpoint of the cartonfs mount that contains `path`, malloc'ed; NULL: none does. */
-static char *mount_above(const char *path)
+char *ctl_mount_above(const char *path)
 {
 	FILE *f = fopen("/proc/self/mountinfo", "re");
 	struct mountinfo_copy found;
@@ -245,7 +244,7 @@ int ctl_refuse_no_mount(const char *path)
 	if (q.r < 0 && q.r != -ETIMEDOUT)
 		why = strerror(-q.r);
 	else
-		above = mount_above(path);
+		above = ctl_mount_above(path);
 	if (above)
 		text_line(stderr,
 			  "cartonctl: %s: is in a mount of cartonfs; name the mountpoint, %s", path,

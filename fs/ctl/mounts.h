@@ -21,6 +21,12 @@ int ctl_mounts(const char *path, struct ctl_mount **ret, size_t *ret_n);
 
 void ctl_mounts_free(struct ctl_mount *list, size_t n);
 
+/*
+ * Returns the mountpoint of the cartonfs mount that contains `path`, malloc'ed; NULL: none does, or
+ * the path is the mountpoint. Takes at most CTL_ANSWER_MS.
+ */
+char *ctl_mount_above(const char *path);
+
 /* Reports that `path` does not exist, is in a mount of cartonfs, or in none. Returns EXIT_BAD. */
 int ctl_refuse_no_mount(const char *path);
 

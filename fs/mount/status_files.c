@@ -298,17 +298,6 @@ static void on_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t
 		mount_ops.getxattr(req, ino, name, size);
 }
 
-static void on_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
-{
-	if (!is_ours(ino)) {
-		if (!is_stale(req, ino))
-			mount_ops.listxattr(req, ino, size);
-	} else if (size == 0)
-		fuse_reply_xattr(req, 0);
-	else
-		fuse_reply_buf(req, NULL, 0);
-}
-
 const struct fuse_lowlevel_ops *status_ops(void)
 {
 	static struct fuse_lowlevel_ops ops;
@@ -324,6 +313,5 @@ const struct fuse_lowlevel_ops *status_ops(void)
 	ops.readdir = on_readdir;
 	ops.readdirplus = on_readdirplus;
 	ops.getxattr = on_getxattr;
-	ops.listxattr = on_listxattr;
 	return &ops;
 }

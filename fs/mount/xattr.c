@@ -39,31 +39,14 @@ void xattr_get(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
 		fuse_reply_buf(req, value, (size_t)n);
 }
 
+/*
+ * None is listed: cp -a and rsync -X would carry "verified" to a copy, whose bytes may change.
+ */
 void xattr_list(fuse_req_t req, fuse_ino_t ino, size_t size)
 {
-	const struct mount *m = mount_of(req);
-	const struct carton_node *node = mount_node(m, ino);
-	bool more = m->passthrough && is_file(node);
-	char names[1024];
-	const char *name;
-	size_t n = 0;
-
-	for (size_t i = 0; (name = carton_property_name(node, i)) || more; i++) {
-		if (!name) {
-			name = PASSTHROUGH_NAME;
-			more = false;
-		}
-		size_t len = strlen(name) + 1;
-
-		if (len > sizeof(names) - n)
-			break;
-		memcpy(names + n, name, len);
-		n += len;
-	}
+	(void)ino;
 	if (size == 0)
-		fuse_reply_xattr(req, n);
-	else if (n > size)
-		fuse_reply_err(req, ERANGE);
+		fuse_reply_xattr(req, 0);
 	else
-		fuse_reply_buf(req, names, n);
+		fuse_reply_buf(req, NULL, 0);
 }
