@@ -297,17 +297,19 @@ bool carton_storage(const struct carton_node *file, struct carton_storage *ret);
 ssize_t carton_property(const struct carton_node *node, const char *name, char *ret, size_t n);
 
 /*
- * The number of a node: 1 is the root; 0: it was generated, and has none. Another process that
- * opens the same carton with the same options has the same numbers, if carton_layout() says so.
+ * The number of a node: 1 is the root. Another process that opens the same carton with the same
+ * options has the same numbers, if carton_layout() says so; but not of generated nodes, whose
+ * numbers have the bit CARTON_GENERATED. No number has a higher bit.
  */
+#define CARTON_GENERATED (1ULL << 47)
 uint64_t carton_number(const struct carton *c, const struct carton_node *node);
 
-/* The node with that number, or NULL. */
+/* The node with that number, or NULL. The number may come from outside: it may be any. */
 struct carton_node *carton_by_number(const struct carton *c, uint64_t number);
 
 /*
  * 64 hex digits and a NUL: a hash of the model hash, and of the number, name, kind, mode, and time
- * of each node that has a number. Reads all of them. 0, -ENOMEM or -EIO.
+ * of each node that was not generated. Reads all of them. 0, -ENOMEM or -EIO.
  */
 int carton_layout(const struct carton *c, char ret_hex[65]);
 

@@ -1,32 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The numbers of nodes, which are the same in another process: their places in the array that
- * tree_build() has made.
- */
+/* The numbers of nodes: their places in the tree. */
 #include "carton/opened.h"
 
 #include "base/digest.h"
 #include "base/util.h"
 
+_Static_assert(CARTON_GENERATED == PLACE_GENERATED, "numbers are places");
+
 uint64_t carton_number(const struct carton *c, const struct carton_node *node)
 {
 	const struct tree *t = c->tree;
 	const struct node *n = to_node((struct carton_node *)node);
+	uint64_t place;
 
 	if (n == t->root || n == t->shown)
 		return 1;
-	return n >= t->nodes && n < t->nodes + t->n_places ? (uint64_t)(n - t->nodes) + 2 : 0;
+	place = node_place(t, n);
+	if (place == PLACE_NONE)
+		return 0;
+	return place & PLACE_GENERATED ? place : place + 2;
 }
 
 struct carton_node *carton_by_number(const struct carton *c, uint64_t number)
 {
-	const struct tree *t = c->tree;
+	struct tree *t = c->tree;
+	struct node *n;
 
 	if (number == 1)
 		return from_node(t->shown);
-	if (number < 2 || number - 2 >= t->n_places || !t->nodes[number - 2].name)
+	if (number < 2)
 		return NULL;
-	return from_node(&t->nodes[number - 2]);
+	n = tree_at(t, number & CARTON_GENERATED ? number : number - 2);
+	return n ? from_node(n) : NULL;
 }
 
 static int add_to_layout(struct sha256 *s, const struct carton *c, const struct node *n)

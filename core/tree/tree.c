@@ -14,6 +14,7 @@ int tree_new(int64_t mtime, struct tree **ret)
 
 	if (!t)
 		return -ENOMEM;
+	pthread_mutex_init(&t->lock, NULL);
 	t->root = t->shown = &t->top;
 	t->mtime = mtime;
 	t->top = (struct node){ .name = "", .parent = t->root, .kind = NODE_DIR };
@@ -172,6 +173,8 @@ void tree_free(struct tree *t)
 		tree_clear(t, t->root);
 	free(t->nodes);
 	free(t->renumbered);
+	free(t->placed.list);
+	pthread_mutex_destroy(&t->lock);
 	arena_finish(&t->arena);
 	free(t);
 }
@@ -195,21 +198,129 @@ void tree_sort(struct node *dir)
 		}
 }
 
-void tree_sort_below(struct node *top)
-{
-	for (struct node *n = top; n; n = tree_next(top, n)) {
-		struct node_list *c = n->kind == NODE_DIR ? node_children(n) : NULL;
-		struct node *list;
+/* ---- places ---- */
 
-		if (!c || (n->is_lazy && n != top))
-			continue;
-		if (n->room && (list = array_fit(c->list, c->n, sizeof(*list))) != c->list) {
-			c->list = list;
-			moved(c);
+/*
+ * Moves the children of a directory to `to`, sorted. Returns the end of the array there. The array
+ * before is freed, unless it is a part of another.
+ */
+static struct node *move_children(struct node *dir, struct node *to)
+{
+	struct node_list *c = node_children(dir);
+	struct node *before = c->list;
+
+	tree_sort(dir);
+	if (c->n)
+		memcpy(to, before, c->n * sizeof(*to));
+	c->list = to;
+	if (dir->owns_list)
+		free(before);
+	dir->owns_list = false;
+	dir->room = 0;
+	for (size_t i = 0; i < c->n; i++)
+		to[i].parent = dir;
+	moved(c);
+	return to + c->n;
+}
+
+/* Adds the directory, whose nodes are all in one array, to the list. 0 or -ENOMEM. */
+static int add_placed(struct tree *t, struct lazy_dir *lazy)
+{
+	struct placed *p = &t->placed;
+	int r = 0;
+
+	pthread_mutex_lock(&t->lock);
+	if (p->n == p->cap) {
+		size_t cap = p->cap ? 2 * p->cap : 16;
+		struct placed_dir *list = reallocarray(p->list, cap, sizeof(*list));
+
+		if (list) {
+			p->list = list;
+			p->cap = cap;
+		} else {
+			r = -ENOMEM;
 		}
-		n->room = 0;
-		tree_sort(n);
 	}
+	if (r == 0) {
+		lazy->first = p->next;
+		p->next += lazy->nodes;
+		p->list[p->n++] = (struct placed_dir){ lazy->first, lazy };
+	}
+	pthread_mutex_unlock(&t->lock);
+	return r;
+}
+
+int tree_place(struct tree *t, struct node *top)
+{
+	struct lazy_dir *lazy = top->lazy;
+	struct node_list *c = &lazy->children;
+	const uint64_t below = (lazy->nodes - c->n) * sizeof(struct node);
+	struct node *nodes, *end;
+	int r = budget_take(t->budget, below);
+
+	if (r < 0)
+		return r;
+	nodes = reallocarray(c->list, lazy->nodes ? lazy->nodes : 1, sizeof(*nodes));
+	if (nodes) {
+		c->list = nodes;
+		top->owns_list = true;
+		top->room = 0;
+		moved(c);
+		tree_sort(top);
+		end = nodes + c->n;
+		for (struct node *n = nodes; n < end; n++)
+			if (n->kind == NODE_DIR && !n->is_lazy)
+				end = move_children(n, end);
+	}
+	budget_give(t->budget, below);
+	return nodes ? add_placed(t, lazy) : -ENOMEM;
+}
+
+uint64_t node_place(const struct tree *t, const struct node *n)
+{
+	const struct lazy_dir *lazy;
+
+	if (n >= t->nodes && n < t->nodes + t->n_places)
+		return (uint64_t)(n - t->nodes);
+	lazy = node_lazy_above(n->parent);
+	return lazy ? PLACE_GENERATED | (lazy->first + (uint64_t)(n - lazy->children.list)) :
+		      PLACE_NONE;
+}
+
+/* The directory that may have that place, or NULL. */
+static struct lazy_dir *find_placed(struct tree *t, uint64_t place)
+{
+	const struct placed *p = &t->placed;
+	struct placed_dir found = { 0 };
+	size_t low = 0, high;
+
+	pthread_mutex_lock(&t->lock);
+	high = p->n;
+	while (low < high) {
+		size_t mid = low + (high - low) / 2;
+
+		if (p->list[mid].first <= place)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	if (low > 0)
+		found = p->list[low - 1];
+	pthread_mutex_unlock(&t->lock);
+	return found.dir && found.dir->first == found.first ? found.dir : NULL;
+}
+
+struct node *tree_at(struct tree *t, uint64_t place)
+{
+	struct lazy_dir *lazy;
+
+	if (!(place & PLACE_GENERATED))
+		return place < t->n_places && t->nodes[place].name ? &t->nodes[place] : NULL;
+	place &= ~PLACE_GENERATED;
+	lazy = find_placed(t, place);
+	return lazy && place - lazy->first < lazy->nodes ?
+		       lazy->children.list + (place - lazy->first) :
+		       NULL;
 }
 
 /* ---- finding ---- */

@@ -15,6 +15,7 @@
 #ifndef CARTON_TREE_TREE_H
 #define CARTON_TREE_TREE_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -78,7 +79,8 @@ struct lazy_dir {
 	struct arena arena; /* owns all below the directory but `texts` */
 	struct text *texts; /* literals that were malloc'ed */
 	uint64_t nodes, owned,
-		cost; /* of all below: nodes, bytes of `texts`, bytes of the budget */
+		cost;	/* of all below: nodes, bytes of `texts`, bytes of the budget */
+	uint64_t first; /* the place of the first child, once tree_place() was called */
 };
 
 struct node {
@@ -133,9 +135,18 @@ struct tree {
 	uint64_t model;		     /* the mark of MANIFEST */
 	struct numbered *renumbered; /* by tree_number(); sorted by node */
 	size_t n_renumbered, cap_renumbered;
-	struct node *nodes;    /* those that tree_build() has made */
-	size_t n_places;       /* in `nodes`; those without a name are free */
-	size_t spare;	       /* free places behind those of the root */
+	struct node *nodes;   /* those that tree_build() has made */
+	size_t n_places;      /* in `nodes`; those without a name are free */
+	size_t spare;	      /* free places behind those of the root */
+	pthread_mutex_t lock; /* guards `placed` */
+	struct placed {
+		struct placed_dir {
+			uint64_t first;
+			struct lazy_dir *dir; /* with another `first`: it was cleared meanwhile */
+		} * list;		      /* sorted */
+		size_t n, cap;
+		uint64_t next; /* the next free place */
+	} placed;
 	struct arena arena;    /* of all that is not below a lazy directory */
 	uint64_t files, bytes; /* that tree_build() has made */
 	_Atomic uint64_t n_nodes;
@@ -194,8 +205,23 @@ void tree_clear(struct tree *t, struct node *dir);
 /* Sorts a directory, so that it can be searched. Moves its nodes. */
 void tree_sort(struct node *dir);
 
-/* Sorts all that is below a lazy directory, and frees the places that are left. */
-void tree_sort_below(struct node *dir);
+/*
+ * Call it once, when a lazy directory has all its children: sorts all that is below it, in one
+ * array, and gives each node its place. The memory that it takes meanwhile counts in the budget. 0,
+ * -ENOMEM, or -EFBIG over the budget.
+ */
+int tree_place(struct tree *t, struct node *top);
+
+/*
+ * The place of a node: its index in `nodes`; below a lazy directory PLACE_GENERATED and a count of
+ * all such nodes, of which none is used twice. PLACE_NONE: the node has none.
+ */
+#define PLACE_GENERATED (1ULL << 47)
+#define PLACE_NONE UINT64_MAX
+uint64_t node_place(const struct tree *t, const struct node *n);
+
+/* The node at any number that may be a place, or NULL. Any thread. */
+struct node *tree_at(struct tree *t, uint64_t place);
 
 /*
  * Gives a file an entry of the container. Its object is made at first use. The node's name is in

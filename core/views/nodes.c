@@ -74,15 +74,20 @@ static int make_nodes(void *ctx, struct fill *fill)
 {
 	struct view_dir *view = ctx;
 	struct node *dir = view->lazy->dir;
+	struct tree *t = view->v->options.tree;
 	int r = view->make(view->v, dir, fill, view->ctx);
 
+	if (r == 0)
+		r = tree_place(t, dir);
 	if (r < 0)
-		tree_clear(view->v->options.tree, dir); /* the next attempt starts over */
-	if (r == -EFBIG)
+		tree_clear(t, dir); /* the next attempt starts over */
+	if (r == -EFBIG) {
 		r = refuse(view->v, dir);
+		if (r == 0)
+			r = tree_place(t, dir);
+	}
 	if (r < 0)
 		return r;
-	tree_sort_below(dir);
 	fill->bytes = (struct bytes){ .kind = BYTES_ENTRY };
 	return 0;
 }

@@ -99,13 +99,10 @@ static size_t count(struct inode_notes *notes, const char *text, size_t size, si
 	return n;
 }
 
-/*
- * May an earlier process have given the node that number? A later one is an address in this
- * process.
- */
+/* May an earlier process have given the node that number? */
 static bool is_possible(const struct mount *m, uint64_t ino, const struct carton_node *node)
 {
-	return ino >> 48 != 0 && ino >> 48 < m->epoch && !carton_number(m->carton, node);
+	return ino >> 48 != 0 && ino >> 48 < m->epoch && mount_is_generated(m, node);
 }
 
 /* Sorts the notes into both tables. Of several notes with one number, one stays. */

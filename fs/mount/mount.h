@@ -59,13 +59,16 @@ struct mount {
 
 /*
  * The inode numbers of the kernel: the number of the node, behind a few numbers of status_files.c,
- * so that the next process has the same (keep.h). A generated node has no number: its inode number
- * is its address of 48 bits, with the epoch above them, as nodes live as long as the process. The
- * next process finds such nodes by inode_notes.h.
+ * so that the next process has the same (keep.h). Above the number of a generated node is the
+ * epoch: the next process finds such nodes by inode_notes.h.
+ *
+ * An inode number may be any: the kernel takes it from a file handle, which an NFS client may have
+ * forged.
  */
 #define INO_FIRST 16
 #define MAX_PUSHES 64
 
+/* A tag of an address: a file handle of the kernel, which no client can forge. */
 static inline uint64_t mount_tag(const struct mount *m, const void *address)
 {
 	return (uint64_t)m->epoch << 48 | (uint64_t)(uintptr_t)address;
@@ -82,24 +85,33 @@ static inline void *mount_untag(uint64_t tag)
 	return (void *)(uintptr_t)(tag & ((1ULL << 48) - 1));
 }
 
-static inline fuse_ino_t mount_ino(const struct mount *m, const struct carton_node *node)
+static inline bool mount_is_generated(const struct mount *m, const struct carton_node *node)
 {
-	uint64_t number = carton_number(m->carton, node);
-
-	if (number)
-		return number == 1 ? FUSE_ROOT_ID : INO_FIRST + number;
-	number = inode_notes_ino(m->notes, node);
-	return number ? number : mount_tag(m, node);
+	return carton_number(m->carton, node) & CARTON_GENERATED;
 }
 
-/* NULL: a generated node of an earlier process that cannot be found. */
+static inline fuse_ino_t mount_ino(const struct mount *m, const struct carton_node *node)
+{
+	uint64_t number = carton_number(m->carton, node), noted;
+
+	if (!(number & CARTON_GENERATED))
+		return number == 1 ? FUSE_ROOT_ID : INO_FIRST + number;
+	noted = inode_notes_ino(m->notes, node);
+	return noted ? noted : (uint64_t)m->epoch << 48 | number;
+}
+
+/* NULL: there is no such node, or an earlier process has generated it and it cannot be found. */
 static inline struct carton_node *mount_node(const struct mount *m, fuse_ino_t ino)
 {
 	if (ino == FUSE_ROOT_ID)
 		return carton_root(m->carton);
+	if (ino >> 48 && !mount_mine(m, ino))
+		return inode_notes_find(m->notes, ino);
 	if (ino >> 48)
-		return mount_mine(m, ino) ? mount_untag(ino) : inode_notes_find(m->notes, ino);
-	return ino > INO_FIRST ? carton_by_number(m->carton, ino - INO_FIRST) : NULL;
+		ino = ino & CARTON_GENERATED ? ino & ((1ULL << 48) - 1) : 0;
+	else
+		ino = ino > INO_FIRST && !(ino & CARTON_GENERATED) ? ino - INO_FIRST : 0;
+	return carton_by_number(m->carton, ino);
 }
 
 static inline struct mount *mount_of(fuse_req_t req)

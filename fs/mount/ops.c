@@ -35,11 +35,11 @@ static double fill_stat(const struct mount *m, struct carton_node *node, struct 
 	st->st_gid = m->gid;
 	st->st_size = (off_t)cs.size;
 	/*
-	 * A generated file has no number. Its bytes are those of others, and are counted there. One
-	 * block stays: with none, `tar -S` takes it for a hole and does not read it.
+	 * The bytes of a generated file are those of others, and are counted there. One block
+	 * stays: with none, `tar -S` takes it for a hole and does not read it.
 	 */
 	st->st_blocks = (blkcnt_t)((cs.size + 511) / 512);
-	if (st->st_blocks > 1 && !carton_is_bare(m->carton) && carton_number(m->carton, node) == 0)
+	if (st->st_blocks > 1 && !carton_is_bare(m->carton) && mount_is_generated(m, node))
 		st->st_blocks = 1;
 	st->st_blksize = BLOCK;
 	st->st_mtime = st->st_ctime = st->st_atime = cs.mtime;
@@ -72,7 +72,7 @@ static void fill_entry(const struct mount *m, struct carton_node *node, struct f
 	e->ino = mount_ino(m, node);
 	e->entry_timeout = TIMEOUT;
 	e->attr_timeout = fill_stat(m, node, &e->attr);
-	if (!carton_number(m->carton, node))
+	if (mount_is_generated(m, node))
 		inode_notes_add(m->notes, node, e->ino);
 }
 
@@ -84,8 +84,9 @@ static void op_init(void *userdata, struct fuse_conn_info *conn)
 	/* replies are in memory, and a write is faster than a splice */
 	conn->want &= ~(unsigned)(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE |
 				  FUSE_CAP_SPLICE_MOVE);
-	conn->want |= conn->capable & (FUSE_CAP_CACHE_SYMLINKS | FUSE_CAP_READDIRPLUS |
-				       FUSE_CAP_ASYNC_READ | FUSE_CAP_PARALLEL_DIROPS);
+	conn->want |= conn->capable &
+		      (FUSE_CAP_CACHE_SYMLINKS | FUSE_CAP_READDIRPLUS | FUSE_CAP_ASYNC_READ |
+		       FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_EXPORT_SUPPORT);
 	conn->want &= ~(unsigned)FUSE_CAP_READDIRPLUS_AUTO;
 	conn->max_read = m->max_read;
 	passthrough_negotiate(m->passthrough, conn);
@@ -200,12 +201,31 @@ static void finish_lookup(struct parked *p, int r)
 	}
 }
 
+/*
+ * "." and "..": the kernel has forgotten the inode of a file handle, which an NFS server has kept,
+ * or the directory above it.
+ */
+static bool answer_handle(fuse_req_t req, fuse_ino_t ino, const char *name)
+{
+	const struct mount *m = mount_of(req);
+	struct carton_node *node = mount_node(m, ino);
+	struct fuse_entry_param e;
+
+	if (strcmp(name, ".") != 0 && strcmp(name, "..") != 0)
+		return false;
+	fill_entry(m, name[1] ? carton_parent(node) : node, &e);
+	fuse_reply_entry(req, &e);
+	return true;
+}
+
 static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct parked q = { .req = req,
 			    .finish = finish_lookup,
 			    .node = mount_node(mount_of(req), parent) };
 
+	if (answer_handle(req, parent, name))
+		return;
 	if (strlen(name) >= sizeof(q.name)) {
 		fuse_reply_err(req, ENAMETOOLONG);
 		return;

@@ -54,6 +54,9 @@ static fuse_ino_t find(const struct mount *m, fuse_ino_t parent, const char *nam
 									   name, &own) == -ENOENT) ?
 			       INO_DIR :
 			       0;
+	/* of a file handle, see ops.c */
+	if (strcmp(name, ".") == 0)
+		return is_ours(parent) ? parent : 0;
 	for (fuse_ino_t ino = INO_JSON; parent == INO_DIR && ino < INO_END; ino++)
 		if (strcmp(name, names[ino]) == 0)
 			return ino;
