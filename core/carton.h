@@ -290,8 +290,8 @@ bool carton_storage(const struct carton_node *file, struct carton_storage *ret);
 /*
  * A property of a file, as an extended attribute shows it: `user.carton.sha256`,
  * `user.carton.state` (unverified, verified, sealed, corrupt; while it is opened for the first time
- * `verifying 37%` or `fetching 37%`), `user.carton.storage` (how and in how many bytes the container
- * holds it); of a view `user.carton.dtype` and `user.carton.shape`. Returns the value's length,
+ * `verifying 37%` or `fetching 37%`), `user.carton.storage` (how the container holds it, and in how
+ * many bytes); of a view `user.carton.dtype` and `user.carton.shape`. Returns the value's length,
  * without its NUL, as if `n` were enough, or -ENODATA.
  */
 ssize_t carton_property(const struct carton_node *node, const char *name, char *ret, size_t n);

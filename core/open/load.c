@@ -53,29 +53,6 @@ static void add_leaf(void *ctx, size_t i, struct node *n)
 	n->link.target = l->special[low].target;
 }
 
-/* The entry is in a directory of the root that has the marker of generated views. */
-static bool in_copied_views(const struct loader *l, const struct entry *e)
-{
-	size_t len = strcspn(e->name, "/");
-	const struct entry *marker;
-	struct buf text = { 0 };
-	char path[MAX_PATH_LEN + 1];
-	bool is;
-
-	/* a zip is not a copy of a mount */
-	if (l->c->one_file || !e->name[len] ||
-	    snprintf(path, sizeof(path), "%.*s/" VIEWS_MARKER, (int)len, e->name) >=
-		    (int)sizeof(path))
-		return false;
-	marker = container_find(l->c, path);
-	if (!marker || marker->kind != ENTRY_FILE || marker->size != strlen(VIEWS_MARKER_TEXT))
-		return false;
-	is = container_read(l->c, marker, strlen(VIEWS_MARKER_TEXT), &text) == 0 &&
-	     strcmp(text.data, VIEWS_MARKER_TEXT) == 0;
-	buf_finish(&text);
-	return is;
-}
-
 /*
  * Nobody opens an entry that is not listed, so its local header is compared now, unless that costs
  * a request. 0, also with a fault, which is logged; or of the system.
@@ -99,7 +76,7 @@ static int check_place(struct loader *l, const struct entry *e)
 static int report_unlisted(struct loader *l, bool keep_going)
 {
 	const char *listed = l->m->text, *end = listed + l->m->size;
-	char views[MAX_COMPONENT + 2] = ""; /* the last directory with the marker, and a slash */
+	char views[LOAD_VIEWS] = "";
 	size_t n = 0;
 	int r = 0;
 
@@ -110,13 +87,8 @@ static int report_unlisted(struct loader *l, bool keep_going)
 		    strcmp(e->name, "MANIFEST") == 0 || strcmp(e->name, "LINKS") == 0 ||
 		    manifest_leaves_out(l->m, e->name))
 			continue;
-		if (*views && strncmp(e->name, views, strlen(views)) == 0)
+		if (load_in_views(l->c, e, views))
 			continue;
-		if (in_copied_views(l, e)) {
-			snprintf(views, sizeof(views), "%.*s/", (int)strcspn(e->name, "/"),
-				 e->name);
-			continue;
-		}
 		if (n++ < MAX_REPORTED)
 			carton_log(CARTON_LOG_WARNING, e->name,
 				   "is not listed in MANIFEST: not shown");

@@ -19,10 +19,18 @@ int load_pin(const char *option, const char *pin, uint8_t ret[SHA256_SIZE]);
 int load_manifest(struct container *c, const char *pin, struct manifest **ret);
 
 /*
+ * Is the entry one of a directory of the root that has the marker of generated views, or this
+ * directory itself? A copy of a mount has it; a zip is no copy of one. `last` is the last one that
+ * was found, with a slash; "" at first.
+ */
+#define LOAD_VIEWS (MAX_COMPONENT + 2)
+bool load_in_views(struct container *c, const struct entry *e, char last[LOAD_VIEWS]);
+
+/*
  * Is there, at the top of a directory that is to be packed, only what belongs into a carton?
  * -EBADMSG, logged: there is something else.
  */
-int load_check_parts(const struct container *c);
+int load_check_parts(struct container *c);
 
 /*
  * Makes a MANIFEST of what a directory holds, with a hash for each file that is only its number. 0;

@@ -2,10 +2,12 @@
 /* Reads the lists of a carton: MANIFEST, LINKS, the chunk index. */
 #include "open/load.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "archive/what.h"
 #include "base/util.h"
+#include "views/views.h"
 
 int load_pin(const char *option, const char *pin, uint8_t ret[SHA256_SIZE])
 {
@@ -55,6 +57,40 @@ int load_manifest(struct container *c, const char *pin, struct manifest **ret)
 	return 0;
 }
 
+static bool has_marker(struct container *c, const char *dir)
+{
+	struct buf text = { 0 };
+	const struct entry *marker;
+	char path[MAX_PATH_LEN + 1];
+	bool is;
+
+	if (snprintf(path, sizeof(path), "%s" VIEWS_MARKER, dir) >= (int)sizeof(path))
+		return false;
+	marker = container_find(c, path);
+	if (!marker || marker->kind != ENTRY_FILE || marker->size != strlen(VIEWS_MARKER_TEXT))
+		return false;
+	is = container_read(c, marker, strlen(VIEWS_MARKER_TEXT), &text) == 0 &&
+	     strcmp(text.data, VIEWS_MARKER_TEXT) == 0;
+	buf_finish(&text);
+	return is;
+}
+
+bool load_in_views(struct container *c, const struct entry *e, char last[LOAD_VIEWS])
+{
+	size_t n = strcspn(e->name, "/");
+	char dir[LOAD_VIEWS];
+
+	if (c->one_file || n > MAX_COMPONENT || (!e->name[n] && e->kind != ENTRY_DIR))
+		return false;
+	snprintf(dir, sizeof(dir), "%.*s/", (int)n, e->name);
+	if (strcmp(dir, last) == 0)
+		return true;
+	if (!has_marker(c, dir))
+		return false;
+	strcpy(last, dir);
+	return true;
+}
+
 /* An old MANIFEST, which is replaced. */
 static bool is_replaced(const struct entry *e)
 {
@@ -78,8 +114,9 @@ static const char *listing_fault(const struct entry *e)
 	return "is not a part of a carton: it has carton.toml, model, tensor_data and misc";
 }
 
-int load_check_parts(const struct container *c)
+int load_check_parts(struct container *c)
 {
+	char views[LOAD_VIEWS] = "";
 	size_t faults = 0;
 
 	for (size_t i = 0; i < c->n_entries && faults < MAX_REPORTED; i++) {
@@ -87,7 +124,7 @@ int load_check_parts(const struct container *c)
 		const char *what = listing_fault(e);
 
 		/* for a directory that is not part of a carton, one message is enough */
-		if (what && !strchr(e->name, '/')) {
+		if (what && !strchr(e->name, '/') && !load_in_views(c, e, views)) {
 			carton_log(CARTON_LOG_ERROR, e->name, "%s", what);
 			faults++;
 		}
@@ -98,7 +135,7 @@ int load_check_parts(const struct container *c)
 int load_listing(struct container *c, const char *directory, struct manifest **ret)
 {
 	struct buf text = buf_init(MAX_MANIFEST);
-	char word[4096];
+	char word[4096], views[LOAD_VIEWS] = "";
 	int r;
 
 	if (!container_find(c, "carton.toml"))
@@ -108,6 +145,13 @@ int load_listing(struct container *c, const char *directory, struct manifest **r
 	for (size_t i = 0; i < c->n_entries && r == 0; i++) {
 		const struct entry *e = &c->entries[i];
 
+		if (load_in_views(c, e, views)) {
+			if (e->kind == ENTRY_FILE &&
+			    strcmp(e->name + strlen(views), VIEWS_MARKER) == 0)
+				carton_log(CARTON_LOG_WARNING, views,
+					   "is left out: a mount has generated it");
+			continue;
+		}
 		if (e->kind != ENTRY_DIR && !is_replaced(e))
 			r = buf_addf(&text, "%s=%064zx\n", e->name, i);
 	}

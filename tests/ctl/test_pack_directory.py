@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """cartonctl pack: which files of a directory it takes. What it leaves out, what symlinks lead to, a hub's cache."""
 import os
+import shutil
 import stat
+import unicodedata
 
 import pytest
 
+import packerform
 from harness import ctl, scan
 from packing import COMMIT, files_of, hub_cache, pack, refused, verified
 from zipwriter import Carton
@@ -53,6 +56,37 @@ def test_files_of_a_model(flat, work, out):
     pack('pack', flat, out)
     assert files_of(out) == {'model/config', 'model/sub/deep/weights', 'model/model', 'model/misc', 'model/MANIFEST',
                              'model/sub/carton'}
+
+
+def test_names_in_two_forms(work, out, mount):
+    """A name in NFC and the same in NFD are two files, as in every Linux file system; libarchive has one name for both."""
+    names = [unicodedata.normalize(form, 'modèle') for form in ('NFC', 'NFD')]
+    root = put(work / 'forms', **{f'model__{name}': data for name, data in zip(names, (b'composed', b'not'))})
+    (root / 'carton.toml').write_bytes(TOML)
+    pack('pack', root, out)
+    verified(out)
+    assert files_of(out) == {f'model/{name}' for name in names}
+    with mount(out) as m:
+        assert [m.read(f'model/{name}') for name in names] == [b'composed', b'not']
+    assert ctl('extract', out, work / 'there').returncode == 0
+    assert sorted(os.listdir(work / 'there/model')) == sorted(names)
+
+
+def test_copy_of_a_mount(work, out, mount):
+    """The generated directory stays behind, whatever its name; one with another marker is refused as ever."""
+    source = packerform.packed().write(work / 'm.carton')
+    want = ctl('hash', source).stdout
+    for name in 'views', 'shown':
+        with mount(source, '-o', f'views={name}') as m:
+            p = ctl('pack', m.path, out)        # the mount itself is one, too
+            assert (p.returncode, p.stdout) == (0, want)
+            assert p.stderr == f'cartonctl: {name}/: is left out: a mount has generated it\n'
+            shutil.copytree(m.path, work / name, symlinks=True)
+        assert ctl('pack', work / name, out).stdout == want
+        verified(out)
+    with open(work / 'views/.cartonfs-views', 'ab') as f:
+        f.write(b'x')
+    assert 'views: is not a part of a carton' in refused(out, 'pack', work / 'views', out, old=out.read_bytes())
 
 
 def test_no_carton_toml(flat, out):

@@ -400,9 +400,43 @@ static void test_compare(void **state)
 	carton_log_set(NULL, NULL);
 }
 
+/* Two names that are one in NFC: libarchive gives both that one. Other sizes are still found. */
+static void test_compare_normalized(void **state)
+{
+	static const struct zip_file files[] = {
+		{ .name = "e\xcc\x81", .data = "bytes", .n = 5 },
+		{ .name = "\xc3\xa9", .data = "some bytes", .n = 10 },
+		{ .name = "z\xc3\xa9", .data = "x", .n = 1 },
+	};
+	struct log_seen *seen = log_watch();
+
+	(void)state;
+	for (size_t change = 0; change <= ARRAY_SIZE(files); change++) {
+		struct zip_made z = zip_make(files, ARRAY_SIZE(files), (struct zip_end){ 0 });
+		struct mem_source *m = mem_source(z.out.data, z.out.len);
+		struct container *c;
+
+		for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
+			put_le16(z.out.data + z.central[i] + 8, 1 << 11); /* names in UTF-8 */
+			put_le16(z.out.data + z.local[i] + 6, 1 << 11);
+		}
+		assert_int_equal(zip_open(&m->source, NULL, &c), 0);
+		seen->n = 0;
+		if (change)
+			c->entries[change - 1].size++;
+		assert_int_equal(compare_with_libarchive(c, &m->source), change > 0);
+		assert_says(seen, change ? "libarchive has other entries" : "");
+		source_unref(&m->source);
+		container_close(c);
+		buf_finish(&z.out);
+	}
+	carton_log_set(NULL, NULL);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_compare_normalized),
 		cmocka_unit_test(test_methods_and_forms),
 		cmocka_unit_test(test_empty),
 		cmocka_unit_test(test_kinds),
