@@ -255,6 +255,37 @@ class File(io.RawIOBase):
             carton._release(node)
 
 
+def _passed_on(name):
+    @functools.wraps(getattr(io.BufferedReader, name))
+    def call(self, *args):
+        return getattr(self._reader, name)(*args)
+    return call
+
+
+class BufferedFile(io.BufferedIOBase):
+    """
+    A File with a buffer, as the built-in open() gives. It is no io.BufferedReader: numpy before 1.25 takes each of
+    these for a file with a descriptor, which no File has.
+    """
+    mode, _reader = 'rb', None
+
+    def __init__(self, raw, size):
+        self._reader, self.name, self.size = io.BufferedReader(raw, size), raw.name, raw.size
+
+    @property
+    def raw(self):
+        return self._reader.raw
+
+    @property
+    def closed(self):
+        return self._reader is None or self._reader.closed
+
+
+for _name in ('close', 'detach', 'fileno', 'isatty', 'peek', 'read', 'read1', 'readable', 'readinto', 'readinto1',
+              'readline', 'readlines', 'seek', 'seekable', 'tell'):
+    setattr(BufferedFile, _name, _passed_on(_name))
+
+
 # ---- cartons ----
 
 def _in_use(function):
@@ -424,7 +455,7 @@ class Carton:
         raw = File(self, path)
         if buffering == 0:
             return raw
-        reader = io.BufferedReader(raw, buffering if buffering > 1 else 1 << 17)
+        reader = BufferedFile(raw, buffering if buffering > 1 else 1 << 17)
         return reader if mode == 'rb' else io.TextIOWrapper(reader, **text)
 
     def memoryview(self, path):

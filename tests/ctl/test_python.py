@@ -8,7 +8,9 @@ import signal
 import struct
 import subprocess
 import sys
+import zipfile
 
+import numpy as np
 import pytest
 
 import chunkindex
@@ -189,6 +191,37 @@ for url in sys.argv[1:]:
     refused, unknown = p.stdout.splitlines()
     assert refused.startswith('ConnectionRefusedError ') and '127.0.0.1 port 1' in refused
     assert 'nowhere.invalid' in unknown and 'secret' not in p.stdout
+
+
+def test_what_readers_want_of_a_file(work):
+    """As a file of the built-in open(): for numpy, which asks for a descriptor, for zipfile, text and lines."""
+    np.save(work / 'a.npy', np.arange(1000.))
+    with zipfile.ZipFile(work / 'z', 'w') as z:
+        z.writestr('in', 'the text')
+    c = Carton().add('model/a.npy', (work / 'a.npy').read_bytes()).add('model/z', (work / 'z').read_bytes())
+    p = python(work, r"""
+import io, numpy as np, shutil, zipfile
+c = carton.open(sys.argv[1])
+for buffering in -1, 0, 7:
+    with c.open('model/a.npy', 'rb', buffering) as f:
+        try:
+            f.fileno()
+        except io.UnsupportedOperation as e:
+            print(type(e).__name__, f.seekable(), f.readable(), f.writable(), f.mode, f.name, f.size, end=' ')
+        print((np.load(f) == np.arange(1000.)).all(), f.tell() == f.size, f.seek(0), zipfile.is_zipfile(f), f.closed, end=' ')
+        f.seek(1)
+        shutil.copyfileobj(f, copy := io.BytesIO())
+    print(f.closed, len(copy.getvalue()) == f.size - 1)
+f = c.open('model/z', 'rb')
+print(zipfile.ZipFile(f).read('in'), f.seek(0), f.peek(2)[:2], f.read1(2), f.readline()[:2], f.raw.tell() > 4)
+raw = f.detach()
+print(type(raw).__name__, raw.closed, [line.strip() for line in c.open('carton.toml')][0], next(c.open('carton.toml', 'rb')))
+del f
+""", c.write(work / 'm.carton'))
+    assert p.returncode == 0 and p.stderr == ''
+    line = 'UnsupportedOperation True True False rb model/a.npy 8128 True True 0 False False True True'
+    assert p.stdout.splitlines() == [line] * 3 + [
+        "b'the text' 0 b'PK' b'PK' b'\\x03\\x04' True", "File False spec_version = 1 b'spec_version = 1\\n'"]
 
 
 def test_looks_around(work):
