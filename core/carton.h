@@ -558,6 +558,12 @@ struct carton_fact {
 };
 
 /*
+ * Logs, as a notice, which files are git-lfs pointers: a clone without git-lfs has these in place
+ * of its large files. Reads small files of a local carton; of a remote one, nothing. 0 or -ENOMEM.
+ */
+int carton_say_pointers(struct carton *c);
+
+/*
  * Calls `fn` for each fact of carton.toml, by kinds, in the order of the file. Failures as
  * carton_info().
  */

@@ -14,9 +14,13 @@
 #define HTML                                                                             \
 	"is an HTML page: the URL is wrong, or needs a login; a repository of a hub is " \
 	"hf://ORG/REPO"
+#define POINTER "version https://git-lfs"
 #define LFS                                                                          \
 	"is a git-lfs pointer, not the file: run git lfs pull, or cartonctl import " \
 	"hf://ORG/REPO OUT.carton"
+#define POINTER_MIN 100 /* bytes: a version, an oid and a size take more */
+#define POINTER_MAX 1024
+#define POINTERS_READ 10000 /* files of such a size that are read, at most */
 #define PICKLE "is a pickle, which runs code when it is loaded: save the model as safetensors"
 
 /* The first that fits. Text is compared in any case of letters, and behind white space. */
@@ -29,7 +33,7 @@ static const struct magic {
 	{ 0, "<!doctype html", 0, HTML },
 	{ 0, "<html", 0, HTML },
 	{ 0, "<?xml", 0, "is an XML text, perhaps an error of its server: is the URL right?" },
-	{ 0, "version https://git-lfs", 0, LFS },
+	{ 0, POINTER, 0, LFS },
 	{ 0, "GGUF", 4, "is a GGUF model, not a carton: " PUT },
 	{ 257, "ustar", 5, "is a tar archive, not a carton: " UNPACK },
 	{ 0, "\x1f\x8b", 2, "is a gzip file, not a carton: " UNPACK },
@@ -96,4 +100,41 @@ int what_refuse_container(const struct container *c)
 		if (ends_with(c->entries[i].name, "/data.pkl"))
 			todo = "it is a checkpoint of PyTorch and " PICKLE;
 	return log_error(-EBADMSG, NULL, "has no MANIFEST, so it is not a carton: %s", todo);
+}
+
+static int is_pointer(struct container *c, const struct entry *e, bool *ret)
+{
+	struct buf text = { 0 };
+	/* what cannot be read is said where it is used */
+	int r = container_read(c, e, POINTER_MAX, &text);
+
+	*ret = r == 0 && strncmp(text.data, POINTER, strlen(POINTER)) == 0;
+	buf_finish(&text);
+	return r == -ENOMEM ? r : 0;
+}
+
+int what_say_pointers(struct container *c)
+{
+	size_t found = 0, read = 0;
+	bool is;
+	int r = 0;
+
+	for (size_t i = 0; i < c->n_entries && !c->remote && read < POINTERS_READ; i++) {
+		const struct entry *e = &c->entries[i];
+
+		if (e->kind != ENTRY_FILE || e->size < POINTER_MIN || e->size > POINTER_MAX)
+			continue;
+		read++;
+		r = is_pointer(c, e, &is);
+		if (r < 0)
+			return r;
+		if (is && found++ < MAX_REPORTED)
+			carton_log(CARTON_LOG_NOTICE, e->name,
+				   "is a git-lfs pointer, not the file: run git lfs pull where the "
+				   "repository was cloned, and pack that");
+	}
+	if (found > MAX_REPORTED)
+		carton_log(CARTON_LOG_NOTICE, NULL, "%zu more files are git-lfs pointers",
+			   found - MAX_REPORTED);
+	return 0;
 }

@@ -20,4 +20,10 @@ int what_refuse_directory(int fd);
 /* The same of a container without MANIFEST: a directory, or a zip file. */
 int what_refuse_container(const struct container *c);
 
+/*
+ * Says which files are git-lfs pointers: a clone without git-lfs has these in place of its large
+ * files. Reads the files of such a size, but not of a remote container. 0 or -ENOMEM.
+ */
+int what_say_pointers(struct container *c);
+
 #endif

@@ -257,6 +257,7 @@ static int value(struct json *j, int c, enum json_event *ret)
 		e = JSON_NUMBER;
 		r = number(j);
 	} else if (c == 't' || c == 'f' || c == 'n') {
+		e = c == 'n' ? JSON_NULL : JSON_OTHER;
 		r = literal(j, c == 't' ? "true" : c == 'f' ? "false" : "null");
 	} else if (c == '{' || c == '[') {
 		j->at++;
@@ -289,10 +290,8 @@ static int key(struct json *j, int c, enum json_event *ret)
 
 static int end_of_text(struct json *j, enum json_event *ret)
 {
-	while (peek(j) == ' ')
-		j->at++;
-	if (peek(j) >= 0)
-		return fail(j, "it has other bytes than spaces after its value");
+	if (peek_token(j) >= 0)
+		return fail(j, "it has more than white space after its value");
 	if (j->r == 0)
 		*ret = JSON_EOF;
 	return j->r;

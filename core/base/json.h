@@ -2,8 +2,8 @@
 /*
  * A strict JSON scanner (RFC 8259): pulls its text through a callback, returns one event at a time.
  *
- * Stricter than the RFC: nothing but spaces may follow the value, strings are well-formed UTF-8
- * without halves of surrogate pairs, and nesting ends at JSON_MAX_DEPTH. Duplicate keys are for the
+ * Stricter than the RFC: strings are well-formed UTF-8 without halves of surrogate pairs, and
+ * nesting ends at JSON_MAX_DEPTH. Duplicate keys are for the
  * caller. Memory: one window, and the text of the current token. Not for several threads at once.
  */
 #ifndef CARTON_BASE_JSON_H
@@ -18,7 +18,8 @@ enum json_event {
 	JSON_KEY,    /* has a text; its value follows */
 	JSON_STRING, /* has a text */
 	JSON_NUMBER, /* has a text: the number as it is written */
-	JSON_OTHER,  /* true, false or null */
+	JSON_NULL,
+	JSON_OTHER, /* true or false */
 	JSON_EOF,
 };
 

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "carton/opened.h"
+#include "archive/what.h"
 #include "base/failure.h"
 #include "base/util.h"
 #include "cache/cache.h"
@@ -262,6 +263,11 @@ static void tell_cases(struct facts *f, enum carton_fact_kind kind, const struct
 	for (size_t i = 0; i < n; i++)
 		tell(f, &(struct carton_fact){
 				.kind = kind, .name = list[i].name, .text = list[i].description });
+}
+
+int carton_say_pointers(struct carton *c)
+{
+	return what_say_pointers(c->container);
 }
 
 int carton_facts(struct carton *c, carton_fact_fn *fn, void *ctx)

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "carton/opened.h"
+#include "archive/what.h"
 #include "check/check_entry.h"
 #include "base/ingest.h"
 #include "base/util.h"
@@ -408,7 +409,9 @@ ssize_t carton_verify(struct carton *c, carton_progress_fn *progress, void *ctx,
 		return 1;
 	if (contents < 0)
 		return contents;
-	held = verify_held(&v, progress, ctx);
+	held = what_say_pointers(c->container);
+	if (held == 0)
+		held = verify_held(&v, progress, ctx);
 	if (held < 0)
 		return held;
 	form = (ssize_t)check_form(c->manifest);

@@ -302,9 +302,6 @@ int aws_take(struct aws_found *found, struct aws_keys *ret)
 {
 	int r = found->result;
 
-	/* the scanner takes no newline behind the value */
-	while (found->n > 0 && strchr("\r\n\t", found->output[found->n - 1]))
-		found->n--;
 	if (r == 0 && found->ran)
 		r = parse(found, &found->keys);
 	if (r == 0 && !keys_ok(&found->keys)) {

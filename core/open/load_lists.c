@@ -142,6 +142,8 @@ int load_listing(struct container *c, const char *directory, struct manifest **r
 		return log_error(-EBADMSG, "carton.toml", "is missing; make it: cartonctl init %s",
 				 carton_shell_word(directory, word, sizeof(word)));
 	r = load_check_parts(c);
+	if (r == 0)
+		r = what_say_pointers(c);
 	for (size_t i = 0; i < c->n_entries && r == 0; i++) {
 		const struct entry *e = &c->entries[i];
 

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "archive/what.h"
 #include "import/listing.h"
 #include "open/kind.h"
 #include "open/load.h"
@@ -228,8 +229,11 @@ static int check_files(struct container *c, const char *directory)
 				 "makes another");
 	for (size_t i = 0; i < c->n_entries; i++)
 		if (strncmp(c->entries[i].name, "model/", 6) == 0 &&
-		    c->entries[i].kind != ENTRY_DIR)
-			return load_check_parts(c);
+		    c->entries[i].kind != ENTRY_DIR) {
+			int r = load_check_parts(c);
+
+			return r < 0 ? r : what_say_pointers(c);
+		}
 	return log_error(-EBADMSG, directory,
 			 "has no files of a model, in model/ or, without that, at its top");
 }

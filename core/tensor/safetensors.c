@@ -24,6 +24,8 @@ static int parse_metadata(struct parse *p)
 	enum json_event e;
 	int r = header_next(&p->h, &e);
 
+	if (r == 0 && e == JSON_NULL) /* as the reference reads it: there is none */
+		return 0;
 	if (r == 0 && e != JSON_OBJECT)
 		goto wrong;
 	while (r == 0 && (r = header_next(&p->h, &e)) == 0 && e == JSON_KEY) {
@@ -321,6 +323,8 @@ static int read_length(const struct safetensors_file *file, struct reason *reaso
 	if (r < 0)
 		return r;
 	n = get_le64(length);
+	if (memcmp(length, "version ", sizeof(length)) == 0)
+		return reason_set(reason, -EBADMSG, "it is a git-lfs pointer, not the file");
 	if (n > MAX_SAFETENSORS_HEADER)
 		return reason_set(reason, -EFBIG, "the header has %" PRIu64 " bytes, more than %d",
 				  n, MAX_SAFETENSORS_HEADER);

@@ -51,11 +51,19 @@ void view_free_kept(struct views *v)
 
 void view_log_empty(const struct node *dir, const char *why)
 {
+	const struct node *top = dir;
 	char path[MAX_PATH_LEN + 1];
+	size_t start = 0;
 
+	while (top->parent->parent != top->parent)
+		top = top->parent;
+	tree_path(dir, path);
+	/* nobody knows the name of a hidden directory: it is the file that has no tensors */
+	if (top->hidden)
+		start = strcspn(path, "/") + 1;
 	/* what is shown in place of the root has no name */
-	carton_log(CARTON_LOG_WARNING, *tree_path(dir, path) ? path : NULL,
-		   "no tensors are shown: %s", why);
+	carton_log(CARTON_LOG_WARNING, *path ? path + start : NULL, "no tensors are shown: %s",
+		   why);
 }
 
 /* Over a limit: the directory has only an index.json with the reason. Not retried. */

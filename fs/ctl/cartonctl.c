@@ -219,7 +219,7 @@ static int run(const struct ctl_command *command, struct args *a)
 	if (command->run == run_cat)
 		a->values.carton.views = "views";
 	if (command->run == ctl_info)
-		a->values.carton.views = CTL_TENSOR_VIEWS;
+		ctl_hide_views(&a->values.carton);
 	if (command->run == ctl_extract && ctl_extract_prepare(a) < 0)
 		return EXIT_BAD;
 	if (command->run == ctl_push) {

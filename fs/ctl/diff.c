@@ -397,7 +397,7 @@ static int open_both(struct diff *d, char **sources, struct args *a, struct ctl_
 	char *first = strdup(sources[0]), label[256];
 	int r = -ENOMEM;
 
-	a->values.carton.views = CTL_TENSOR_VIEWS;
+	ctl_hide_views(&a->values.carton);
 	options = a->values.carton;
 	options.confine = open_second;
 	options.confine_ctx = &o;

@@ -417,6 +417,9 @@ int ctl_info(struct carton *c, const struct args *a)
 
 	if (carton_is_bare(c))
 		return ctl_info_bare(c, a);
+	r = carton_say_pointers(c);
+	if (r < 0)
+		return ctl_failed("info", r);
 	if (a->values.json)
 		return put_json(c);
 	if (info.columns > TEXT_COLUMNS)

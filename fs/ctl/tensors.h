@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The tensors of a carton: those of tensor_data/ and of each safetensors file, as views/ shows
- * them. The carton is opened with views = CTL_TENSOR_VIEWS.
+ * them. The carton is opened with the options of ctl_hide_views().
  */
 #ifndef FS_CTL_TENSORS_H
 #define FS_CTL_TENSORS_H
@@ -10,6 +10,12 @@
 
 /* No carton has a directory of this name. */
 #define CTL_TENSOR_VIEWS ".cartonctl-tensors"
+
+static inline void ctl_hide_views(struct carton_options *options)
+{
+	options->views = CTL_TENSOR_VIEWS;
+	options->views_hidden = true;
+}
 
 struct ctl_tensor {
 	char *name; /* that of its view */

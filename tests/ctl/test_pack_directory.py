@@ -72,6 +72,22 @@ def test_names_in_two_forms(work, out, mount):
     assert sorted(os.listdir(work / 'there/model')) == sorted(names)
 
 
+def test_pointers_of_git_lfs(work, out):
+    """A clone without git-lfs has pointers in place of its large files: each command that looks at them says so."""
+    text = 'version https://git-lfs.github.com/spec/v1\n'
+    pointer = f'{text}oid sha256:{1:064}\nsize 123456\n'.encode()
+    root = put(work / 'clone', **{'config.json': b'{}', 'model.safetensors': pointer, 'sub__w.bin': pointer,
+                                  'README.md': f'A file that begins with\n{pointer}'.encode(), 'short': text.encode(),
+                                  'long': pointer + bytes(1024)})
+    said = [f'cartonctl: model/{name}: is a git-lfs pointer, not the file: run git lfs pull where the repository was '
+            'cloned, and pack that' for name in ('model.safetensors', 'sub/w.bin')]
+    no_tensors = 'cartonctl: model/model.safetensors: no tensors are shown: it is a git-lfs pointer, not the file'
+    for command in ('init', root), ('pack', root, out), ('verify', out), ('info', out), ('info', '--json', out):
+        p = ctl(*command)
+        assert p.returncode == 0
+        assert p.stderr.splitlines() == said + [no_tensors] * (command == ('info', out)), command
+
+
 def test_copy_of_a_mount(work, out, mount):
     """The generated directory stays behind, whatever its name; one with another marker is refused as ever."""
     source = packerform.packed().write(work / 'm.carton')

@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 import harness
-from harness import eventually
+from harness import ctl, eventually
 from origin import PRIVATE, LinkedCarton, errno_of, lines_of
-from tensorfiles import (BAD, BITS, CARTON, LIKE_CARTON, NUMPY, ORDER, Tensor, TensorData, decoded,
+from tensorfiles import (BAD, BITS, CARTON, LIKE_CARTON, NUMPY, ORDER, RAW, Tensor, TensorData, decoded,
                          every_safetensors_dtype, npy_bytes, numeric, random_name, random_tensors,
                          reference_file, st, st_bytes)
 from zipwriter import Carton, Sparse, compress, sha256
@@ -282,6 +282,18 @@ def test_tensors_at_any_offset(work, mount):
     Carton(method='stored').add('model/w.safetensors', data).write(work / 'm.carton')
     with mount(work / 'm.carton') as m:
         check_file(m, W, data)
+
+
+@pytest.mark.parametrize('header', [
+    pytest.param(RAW % ',"__metadata__":null', id='null'), pytest.param(RAW % '' + '\n\r\t \n', id='white space behind'),
+    pytest.param(RAW.replace('{', '{ \n', 1).replace('%s', '\t'), id='white space within')])
+def test_as_the_reference_reads_it(work, mount, header):
+    """What other writers have made: no metadata by null, and padding that is not spaces."""
+    data = st_bytes(header.encode(), b'x', pad=False)
+    Carton(method='stored').add('model/w.safetensors', data).write(work / 'm.carton')
+    with mount(work / 'm.carton') as m:
+        check_file(m, W, data)
+    assert ctl('verify', work / 'm.carton').returncode == 0
 
 
 # ---- malformed ----

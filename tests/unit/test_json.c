@@ -38,7 +38,7 @@ static ssize_t read_text(void *ctx, void *ret_buf, size_t n)
 /* Scans all: the events as letters, texts in parentheses. Returns what json_next() did last. */
 static int scan(struct text t, struct buf *ret, const char **ret_fault)
 {
-	static const char letters[] = "{[.ksno";
+	static const char letters[] = "{[.ksnzo";
 	struct buf text = buf_init(GIB);
 	struct json *j = must(calloc(1, sizeof(*j)));
 	enum json_event e = JSON_OTHER;
@@ -85,10 +85,11 @@ static void test_good(void **state)
 	(void)state;
 	good("{}", "{.");
 	good("[ ]  ", "[.");
+	good("{}\n\t\r ", "{.");
 	good("\t\r\n 1", "n(1)");
 	good("[0,-0,1.5,-1e5,2E+3,3e-1,12345678901234567890123]",
 	     "[n(0)n(-0)n(1.5)n(-1e5)n(2E+3)n(3e-1)n(12345678901234567890123).");
-	good("{\"a\":[true,false,null],\"\":{\"b\" : \"c\"}}", "{k(a)[ooo.k(){k(b)s(c)..");
+	good("{\"a\":[true,false,null],\"\":{\"b\" : \"c\"}}", "{k(a)[ooz.k(){k(b)s(c)..");
 	good("\"\\\"\\\\\\/\\b\\f\\n\\r\\t\\u0041\\u00e9\\u20AC\\ud83e\\udd73\x7f\"",
 	     "s(\"\\/\b\f\n\r\tA\xc3\xa9\xe2\x82\xac\xf0\x9f\xa5\xb3\x7f)");
 	good("\"\xc3\xa9\xe2\x82\xac\xf0\x9f\xa5\xb3\"", "s(\xc3\xa9\xe2\x82\xac\xf0\x9f\xa5\xb3)");
@@ -124,7 +125,7 @@ static void test_bad(void **state)
 		"[1}",
 		"{\"a\":1]",
 		"{}{}",
-		"{}\n",
+		"{}\f",
 		"{},",
 		"1 2",
 		"[\v]",
