@@ -424,6 +424,45 @@ def test_usual_options(mount, sample_carton, who, options):
             assert 'noexec' in have
 
 
+@pytest.mark.parametrize('form', ['-o {}', '-o{}', '-o ro,{},noatime', '-o {} -o noatime'])
+@pytest.mark.parametrize('value', ['a,b', 'a', ',', 'a=b,c='])
+def test_values_in_quotes(sample_carton, point, form, value):
+    """As mount(8) and fstab have them: a comma between quotes is a part of the value."""
+    where = point()
+    words = form.format(f'fsname="{value}"').split()
+    assert run(CARTONFS, *words, sample_carton[0], where).returncode == 0
+    info = mountinfo(where)
+    assert info[info.index('-') + 2] == value, info
+    assert harness.unmount(where).returncode == 0
+
+
+def test_quotes_that_are_none(sample_carton, point, work):
+    """One that ends no value, one within a value, a comma that has a backslash anyway, and what is no option."""
+    where = point()
+    for option, name in ('fsname="a', '"a'), ('fsname=a"b"', 'a"b"'), ('fsname="a"b', '"a"b'), ('fsname="a\\,b"', 'a,b'):
+        assert run(CARTONFS, '-o', option, sample_carton[0], where).returncode == 0, option
+        info = mountinfo(where)
+        assert info[info.index('-') + 2] == name, option
+        assert harness.unmount(where).returncode == 0
+    assert run(CARTONFS, '-o', 'fsname="a,b', sample_carton[0], where).returncode == 1
+    source = shutil.copy(sample_carton[0], work / '-ox="a,b"')
+    assert run(CARTONFS, '--', source.name, where, cwd=work).returncode == 0
+    assert harness.unmount(where).returncode == 0
+
+
+@needs_root
+def test_context_of_selinux(sample_carton, point, work):
+    """Its categories have commas, and the kernel reads the quotes: they get there."""
+    library, context = work / 'mountdata.so', 'context="system_u:object_r:container_file_t:s0:c1,c2"'
+    assert run('cc', '-shared', '-fPIC', '-o', library, harness.PRELOAD / 'mountdata.c').returncode == 0
+    where = point()
+    p = run(CARTONFS, '-o', f'ro,{context},noatime', sample_carton[0], where,
+            env={'LD_PRELOAD': library, 'MOUNT_DATA': work / 'data'})
+    assert context in (work / 'data').read_text(), p.stderr
+    if p.returncode == 0:       # with SELinux
+        assert harness.unmount(where).returncode == 0
+
+
 def test_rw_is_refused(sample_carton, point, work):
     """A mount is never writable: who asks for that is told. mount(8) says it always, and is not asked."""
     where = point()
