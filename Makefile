@@ -2,6 +2,13 @@
 #
 # cartonfs: `make help` lists the targets.
 
+# Without the rules that make has of itself: it tries each of them for each header.
+MAKEFLAGS += -r
+
+# VARIABLE = $(call once,VARIABLE,COMMAND): what it prints. It runs once, when that is first needed: `make deps` has
+# neither a compiler nor pkg-config yet.
+once = $(eval $(1) := $$(shell $$(2)))$($(1))
+
 VERSION := 0.2.0
 PREFIX ?= /usr/local
 BINDIR ?= $(PREFIX)/bin
@@ -20,7 +27,7 @@ ZSHDIR ?= $(PREFIX)/share/zsh/site-functions
 MOUNTDIR ?= $(if $(DESTDIR)$(filter 0,$(shell id -u)),,$(PREFIX))/sbin
 # where the Python module goes: that of the system's Python below PREFIX; nowhere if there is no Python
 PYTHON ?= /usr/bin/python3
-PYTHONDIR ?= $(shell $(PYTHON) .packaging/python/where.py $(PREFIX) 2>/dev/null)
+PYTHONDIR ?= $(call once,PYTHONDIR,$(PYTHON) .packaging/python/where.py $(PREFIX) 2>/dev/null)
 BUILD ?= build
 
 CC ?= cc
@@ -51,13 +58,12 @@ ISAL ?= $(shell pkg-config --exists libisal 2>/dev/null && echo yes)
 CORE_PKGS += $(if $(filter yes,$(ISAL)),libisal)
 FS_PKGS := fuse3 libseccomp
 soname = $(shell LC_ALL=C readelf -d "$$($(CC) -print-file-name=$(1).so)" 2>/dev/null | sed -n 's/.*soname: \[\(.*\)\]/\1/p')
-# once, when it is first needed: `make deps` has no compiler yet
 CORE_CFLAGS = $(eval CORE_CFLAGS := $(shell pkg-config --cflags $(CORE_PKGS) $(LAZY_PKGS)) \
 	-DLIBCURL_FILE='"$(call soname,libcurl)"' -DLIBARCHIVE_FILE='"$(call soname,libarchive)"')$(CORE_CFLAGS)
-CORE_LIBS = $(shell pkg-config --libs $(CORE_PKGS))
-FS_CFLAGS = $(shell pkg-config --cflags $(FS_PKGS))
-FS_LIBS = $(shell pkg-config --libs $(FS_PKGS))
-CTL_LIBS = $(shell pkg-config --libs libseccomp)
+CORE_LIBS = $(call once,CORE_LIBS,pkg-config --libs $(CORE_PKGS))
+FS_CFLAGS = $(call once,FS_CFLAGS,pkg-config --cflags $(FS_PKGS))
+FS_LIBS = $(call once,FS_LIBS,pkg-config --libs $(FS_PKGS))
+CTL_LIBS = $(call once,CTL_LIBS,pkg-config --libs libseccomp)
 
 CORE_SRC := $(filter-out $(if $(filter yes,$(ISAL)),core/archive/inflate_zlib.c core/base/crc32_zlib.c, \
 	core/archive/inflate_isal.c core/base/crc32_isal.c), \
@@ -173,10 +179,9 @@ $(BUILD)/tests/cartonctl: $(CARTONCTL_OBJ) $(FS_LIB) $(BUILD)/tests/libcarton.a
 # Unit tests call internal functions, which libcarton.a hides. They link a shared library of the same
 # objects instead: after an edit of core/ it alone is linked again.
 CORE_SO := $(BUILD)/tests/libcore.so
-TEST_PKGS := cmocka
-TEST_CFLAGS = $(shell pkg-config --cflags $(TEST_PKGS))
+TEST_CFLAGS = $(call once,TEST_CFLAGS,pkg-config --cflags cmocka)
 TEST_LIBS = -L$(BUILD)/tests -lcore $(CORE_LIBS)
-CMOCKA = $(shell pkg-config --libs $(TEST_PKGS))
+CMOCKA = $(call once,CMOCKA,pkg-config --libs cmocka)
 
 $(CORE_SO): $(TEST_OBJ)
 	$(say) LINK $@
@@ -199,14 +204,14 @@ $(BUILD)/tests/tools/%: $(BUILD)/tests/tools/%.o | $(CORE_SO)
 .SECONDARY: $(UNIT:%=%.o) $(TOOLS:%=%.o)
 
 # tools that use nothing of core/: a file system with libfuse, a model of a link
-$(BUILD)/tests/tools/faulty-disk.o: TEST_PKGS := fuse3
+$(BUILD)/tests/tools/faulty-disk.o: TEST_CFLAGS = $(FS_CFLAGS)
 $(BUILD)/tests/tools/relay: TEST_LIBS =
 $(BUILD)/tests/unit/test_decode_zlib: TEST_LIBS += $(shell pkg-config --libs zlib)
-$(BUILD)/tests/tools/faulty-disk: TEST_LIBS = $(shell pkg-config --libs fuse3)
+$(BUILD)/tests/tools/faulty-disk: TEST_LIBS = $(FS_LIBS)
 
 # The program with faults that the sanitizers of its build have to find.
 FAULTY := $(if $(findstring -fsanitize,$(VARIANT)),$(BUILD)/tests/faulty-cartonfs)
-$(BUILD)/tests/tools/linked/faults.o: TEST_PKGS := fuse3
+$(BUILD)/tests/tools/linked/faults.o: TEST_CFLAGS = $(FS_CFLAGS)
 $(BUILD)/tests/faulty-cartonfs: $(BUILD)/tests/tools/linked/faults.o $(CARTONFS_OBJ) $(FS_LIB) $(LIB)
 	$(say) LINK $@
 	$(Q)$(CC) $(BASE) $(CFLAGS) $(LDFLAGS) -pie -Wl,--wrap=fuse_reply_statfs -o $@ $^ $(FS_LIBS) $(CORE_LIBS)
@@ -442,15 +447,13 @@ VALUES = PREFIX BINDIR LIBDIR INCLUDEDIR VERSION CORE_PKGS
 
 install: all
 	@set -e; set -f; for f in $(INSTALLED); do \
-		IFS=:; set -- $$f; to='$(DESTDIR)'$$3; echo "install $$to"; mkdir -p "$${to%/*}"; \
-		case $$2 in \
-		*.service | *.in) rm -f "$$to"; sed $(foreach v,$(VALUES),-e 's|@$(v)@|$($(v))|g') "$$2" > "$$to"; \
-			chmod "$$1" "$$to" ;; \
-		*) install -m "$$1" "$$2" "$$to" ;; \
-		esac; \
+		IFS=:; set -- $$f; to='$(DESTDIR)'$$3; echo "install $$to"; \
+		install -D -m "$$1" "$$2" "$$to"; \
+		case $$2 in *.service | *.in) sed $(foreach v,$(VALUES),-e 's|@$(v)@|$($(v))|g') "$$2" > "$$to" ;; esac; \
 	done; \
 	for f in $(LINKED); do \
-		IFS=:; set -- $$f; to='$(DESTDIR)'$$2; echo "link $$to"; mkdir -p "$${to%/*}"; ln -sf "$$1" "$$to"; \
+		IFS=:; set -- $$f; to='$(DESTDIR)'$$2; echo "link $$to"; \
+		[ -d "$${to%/*}" ] || mkdir -p "$${to%/*}"; ln -sf "$$1" "$$to"; \
 	done
 	@[ -n '$(DESTDIR)' ] || [ "$$(id -u)" -ne 0 ] || ldconfig
 
