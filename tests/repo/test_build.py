@@ -2,6 +2,7 @@
 """Claims about sources and Makefile: layers, symbols, rebuilds, install, man pages, the unit."""
 import ast
 import configparser
+import functools
 import io
 import os
 import re
@@ -84,21 +85,32 @@ def test_one_internal_header_for_each_folder():
                 f'core/{name} includes {target}, which is private to its folder'
 
 
+def objects(layer):
+    """{name: path} of the object files of core/ or fs/, without those from before a file was removed."""
+    found = {str(p.relative_to(BUILD / layer.name))[:-2]: p for p in (BUILD / layer.name).rglob('*.o')}
+    found = {name: p for name, p in found.items() if (layer / f'{name}.c').exists()}
+    assert len(found) > 40
+    return found
+
+
+@functools.cache
+def symbols(layer):
+    """[(object file, kind, symbol)] of core/ or fs/, by nm."""
+    names = {str(path): name for name, path in objects(layer).items()}
+    p = run('nm', '-A', *names)
+    assert p.returncode == 0, p.stderr
+    rows = [line.rpartition(':') for line in p.stdout.splitlines()]
+    return [(names[path], *rest.split()[-2:]) for path, _, rest in rows]
+
+
 def calls(layer):
     """Which object file of core/ or fs/ uses which: by the symbols that nm shows."""
-    defines, uses = {}, {}
-    for path in (BUILD / layer.name).rglob('*.o'):
-        name = str(path.relative_to(BUILD / layer.name))[:-2]
-        if not (layer / f'{name}.c').exists():  # from before the file was removed
-            continue
-        uses[name] = set()
-        for line in run('nm', path).stdout.splitlines():
-            *_, kind, symbol = line.split()
-            if kind in 'TDBRV':
-                defines[symbol] = name
-            elif kind == 'U':
-                uses[name].add(symbol)
-    assert len(uses) > 40
+    defines, uses = {}, {name: set() for name in objects(layer)}
+    for name, kind, symbol in symbols(layer):
+        if kind in 'TDBRV':
+            defines[symbol] = name
+        elif kind == 'U':
+            uses[name].add(symbol)
     return {a: {defines[s] for s in symbols if s in defines} - {a} for a, symbols in uses.items()}
 
 
@@ -114,11 +126,9 @@ PASSES = {
 
 def test_one_pass_hashes_and_tags():
     users = {symbol: set() for symbol in PASSES}
-    for path in (BUILD / 'core').rglob('*.o'):
-        name = str(path.relative_to(BUILD / 'core'))[:-2]
-        if (CORE / f'{name}.c').exists():
-            for symbol in set(run('nm', '-u', path).stdout.split()) & set(PASSES):
-                users[symbol].add(name)
+    for name, kind, symbol in symbols(CORE):
+        if kind in 'Uvw' and symbol in users:
+            users[symbol].add(name)
     assert users == PASSES
 
 
@@ -176,6 +186,7 @@ def test_fs_sees_only_the_public_headers():
         assert 'core' not in ' '.join(paths) and any(p.endswith('/include') for p in paths)
 
 
+@functools.cache
 def compile_commands(layer):
     """How make would compile each object of a layer."""
     out = make('-n', '-B', 'V=1', 'BUILD=/nonexistent/b', 'all')
@@ -531,6 +542,7 @@ def scripts(folder):
     return [p for p in sorted(files) if p.suffix == '.py' or re.match(rb'#!.*python3\n', p.read_bytes())]
 
 
+@functools.cache
 def imported(path):
     nodes = list(ast.walk(ast.parse(path.read_text())))
     names = [a.name for n in nodes if isinstance(n, ast.Import) for a in n.names]
