@@ -89,6 +89,7 @@ def pytest_runtest_protocol(item):
 
     path, begin, used = os.environ.get('TEST_TIMES'), time.monotonic(), cpu()
     yield
+    harness.reap_orphans()
     if path:
         with open(path, 'a') as f:
             f.write(f'{time.monotonic() - begin:.3f} {cpu() - used:.3f} {item.nodeid}\n')

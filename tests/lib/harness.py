@@ -300,15 +300,50 @@ def in_child(fn):
     return pickle.loads(data)
 
 
+def read_proc(name):
+    """What a file of /proc has; b'' if its process is gone."""
+    try:
+        fd = os.open(f'/proc/{name}', os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return b''
+    try:
+        return b''.join(iter(lambda: os.read(fd, 1 << 16), b''))
+    except OSError:
+        return b''
+    finally:
+        os.close(fd)
+
+
+def children(pid):
+    """The pids of its children, as those of all its threads."""
+    with contextlib.suppress(OSError):
+        return [int(c) for task in os.listdir(f'/proc/{pid}/task') for c in read_proc(f'{pid}/task/{task}/children').split()]
+    return []
+
+
 def daemons(mountpoint):
-    """The pids of cartonfs processes that name this mountpoint."""
-    found, want = [], os.fsencode(str(mountpoint))
-    for pid in filter(str.isdigit, os.listdir('/proc')):
-        with contextlib.suppress(OSError):
-            words = Path(f'/proc/{pid}/cmdline').read_bytes().split(b'\0')
-            if want in words and os.path.realpath(f'/proc/{pid}/exe') == CARTONFS:
-                found.append(int(pid))
-    return found
+    """The pids of cartonfs processes that name this mountpoint, of those that come from us: see adopt_orphans()."""
+    found, want, todo = [], os.fsencode(str(mountpoint)), children(os.getpid())
+    while todo:
+        pid = todo.pop()
+        todo += children(pid)
+        if want in read_proc(f'{pid}/cmdline').split(b'\0'):
+            with contextlib.suppress(OSError):
+                if os.readlink(f'/proc/{pid}/exe') == CARTONFS:
+                    found.append(pid)
+    return sorted(found)
+
+
+def reap_orphans():
+    """
+    Waits for the programs under test that have ended and that no test waits for, such as a daemon that refused its source
+    and was adopted. Else there are more and more of them, and whoever looks for a process looks at all.
+    """
+    known = {p for m in MOUNTS for p in m.pids}
+    for pid in children(os.getpid()):
+        if pid not in known and re.match(rb'\d+ \((mount\.)?cartonfs.*\) Z ', read_proc(f'{pid}/stat')):
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
 
 
 def parent(pid):
