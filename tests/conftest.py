@@ -28,12 +28,15 @@ import harness  # noqa: E402
 import origin  # noqa: E402
 import packerform  # noqa: E402
 import registry  # noqa: E402
+import runs  # noqa: E402
 import zipwriter  # noqa: E402
 
 
 def pytest_configure(config):
     for module in (origin, registry):       # for their fixtures
         config.pluginmanager.register(module)
+    if config.pluginmanager.hasplugin('xdist'):
+        config.pluginmanager.register(runs)
     config.addinivalue_line('markers', 'big: reads gigabytes; some seconds')
     for name, where in NEEDS.items():
         config.addinivalue_line('markers', f'{name}: collected only {where[0]}')
@@ -61,7 +64,7 @@ def pytest_collection_modifyitems(config, items):
     holds = functools.cache(lambda name: NEEDS[name][1]())
 
     def can_run(item):
-        return all(holds(name) for name in NEEDS if item.get_closest_marker(name))
+        return all(holds(mark.name) for mark in item.iter_markers() if mark.name in NEEDS)
 
     away = [item for item in items if not can_run(item)]
     if away:

@@ -110,7 +110,6 @@ def big_body(nginx):
 
 
 @pytest.mark.big
-@pytest.mark.xdist_group('big_body')
 @pytest.mark.parametrize('coding', ['identity', *COMPRESS])
 def test_big_codings(linked, nginx, refusing, big_body, coding):
     path = 'big' if coding == 'identity' else f'as-{coding}/big'

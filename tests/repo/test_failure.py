@@ -9,8 +9,6 @@ import pytest
 from harness import BUILD, ROOT, run
 
 LOST = "OSError: [Errno 107] Transport endpoint is not connected"
-# one worker runs them once
-pytestmark = pytest.mark.xdist_group('failure')
 
 # What the output of each has to say: the comparison, how the daemon is, its mount.
 SAYS = {
