@@ -357,7 +357,7 @@ $(FUZZERS)/%.a:
 
 $(FUZZERS)/fuzz_%: tests/fuzz/fuzz_%.c $(FUZZERS)/fs.a $(FUZZERS)/core.a
 	$(say) FUZZ $@
-	$(Q)clang $(BASE) -Icore -Ifs $(CORE_CFLAGS) $(FS_CFLAGS) $(FUZZ_FLAGS) -fsanitize=fuzzer -MMD -MP -MF $@.d \
+	$(Q)clang $(BASE) -Icore -Ifs $(CORE_CFLAGS) $(FS_CFLAGS) $(FUZZ_FLAGS) -fsanitize=fuzzer -fuse-ld=lld -MMD -MP -MF $@.d \
 		$(WRAP:%=-Wl,--wrap=%) -o $@ $(filter %.c %.a,$^) $(FS_LIBS) $(CORE_LIBS)
 
 .SECONDARY: $(FUZZ_CORE) $(FUZZ_FS)
