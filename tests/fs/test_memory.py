@@ -220,11 +220,11 @@ def test_a_window_is_counted(work, mount_fg):
 def test_directories_are_counted_exactly(work):
     """What is named as needed is enough, and less is refused before it is allocated."""
     toml, c = TOML, Carton()
-    c.manifest = b'carton.toml=' + digest(toml).encode() + b'\n' + deep(100, toml)
+    c.manifest = b'carton.toml=' + digest(toml).encode() + b'\n' + deep(50, toml)
     c.write(work / 'm.carton')
     listed = harness.ctl('ls', work / 'm.carton')
-    assert listed.returncode == 0 and listed.stdout.count('\n') > 100
-    p = harness.ctl('ls', '--memory=8M', work / 'm.carton')
+    assert listed.returncode == 0 and listed.stdout.count('\n') > 50
+    p = harness.ctl('ls', '--memory=4M', work / 'm.carton')
     assert p.returncode == 1
     needed = int(re.search(r'takes at least (\d+) MiB', p.stderr)[1])
     assert harness.ctl('ls', f'--memory={needed - 1}M', work / 'm.carton').returncode == 1

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A server that sends the frames of HTTP/2 that a test says: RFC 9113, and HPACK's literals (RFC 7541)."""
 import contextlib
+import functools
 import ssl
 import struct
 
@@ -39,6 +40,7 @@ def right(s, data, get):
         yield frame(DATA_, END_STREAM, s, data)
 
 
+@functools.cache
 def coded(name):
     """/NAME as a string of HPACK."""
     bits = ''.join(format(CODES[c][0], f'0{CODES[c][1]}b') for c in '/' + name)

@@ -49,8 +49,8 @@ def url_safe(data):
 
 
 def new_certificate(key, cert, *more):
-    p = harness.run('openssl', 'req', '-x509', '-newkey', 'rsa:2048', '-nodes', '-days', '2', '-subj', '/CN=tests',
-                    '-keyout', key, '-out', cert, *more)
+    p = harness.run('openssl', 'req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes',
+                    '-days', '2', '-subj', '/CN=tests', '-keyout', key, '-out', cert, *more)
     assert p.returncode == 0, p.stderr
 
 
@@ -83,14 +83,17 @@ class TokenServer:
 
     def token(self, query):
         der = subprocess.run(['openssl', 'x509', '-in', self.cert, '-outform', 'der'], capture_output=True, check=True)
-        head = {'typ': 'JWT', 'alg': 'RS256', 'x5c': [base64.b64encode(der.stdout).decode()]}
+        head = {'typ': 'JWT', 'alg': 'ES256', 'x5c': [base64.b64encode(der.stdout).decode()]}
         now, scopes = int(time.time()), [s.split(':') for s in query.get('scope', [])]
         claims = {'iss': 'tests', 'sub': '', 'aud': query['service'][0], 'exp': now + 300, 'nbf': now - 60, 'iat': now,
                   'jti': str(len(self.seen)), 'access': [
                       {'type': kind, 'name': name, 'actions': what.split(',')} for kind, name, what in scopes]}
         text = b'.'.join(url_safe(json.dumps(x).encode()) for x in (head, claims))
         p = subprocess.run(['openssl', 'dgst', '-sha256', '-sign', self.key], input=text, capture_output=True, check=True)
-        return (text + b'.' + url_safe(p.stdout)).decode()
+        # of DER, the two numbers
+        n = p.stdout[3]
+        two = (int.from_bytes(x, 'big').to_bytes(32, 'big') for x in (p.stdout[4:4 + n], p.stdout[6 + n:]))
+        return (text + b'.' + url_safe(b''.join(two))).decode()
 
     def stop(self):
         stop(self.http)
