@@ -8,7 +8,6 @@ import json
 import os
 import socketserver
 import subprocess
-import threading
 import unicodedata
 
 import pytest
@@ -16,6 +15,7 @@ import pytest
 import harness
 from harness import CARTONCTL, CARTONFS, environment
 from origin import LinkedCarton, fault_bytes
+from served import serving
 from terminal import terminal
 from zipwriter import Carton
 
@@ -284,13 +284,8 @@ class Hostile(socketserver.StreamRequestHandler):
 
 @pytest.fixture(scope='module')
 def hostile():
-    with socketserver.ThreadingTCPServer(('127.0.0.1', 0), Hostile) as s:
-        s.daemon_threads = True
-        t = threading.Thread(target=s.serve_forever)
-        t.start()
+    with serving(socketserver.ThreadingTCPServer(('127.0.0.1', 0), Hostile)) as s:
         yield f'http://127.0.0.1:{s.server_address[1]}'
-        s.shutdown()
-        t.join()
 
 
 @pytest.mark.parametrize('kind', sorted(Hostile.answers))

@@ -10,12 +10,12 @@ import os
 import random
 import re
 import subprocess
-import threading
 
 import pytest
 
 import harness
 from origin import PRIVATE, LinkedCarton
+from served import serving
 from tensorfiles import CARTON, SHAPES, Tensor, TensorData, numeric, toml_string
 from tritonserver import Model, Refused, parse_expected, parse_request
 from viewcheck import xattr
@@ -394,13 +394,9 @@ def test_no_raw_of_another_input(work, mount):
 def model():
     server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Model)
     server.seen = []
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
     server.url = f'http://127.0.0.1:{server.server_port}/v2/models/m/infer'
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving(server):
+        yield server
 
 
 def curl(where, *args):

@@ -17,7 +17,6 @@ import stat
 import subprocess
 import tempfile
 import termios
-import threading
 from pathlib import Path
 
 import pytest
@@ -26,6 +25,7 @@ import harness
 import probing
 from harness import (CARTONCTL, CARTONFS, IS_ROOT, NOBODY, eventually, mountinfo, run, wait_exit)
 from probing import LANDLOCK, READ_SEARCH, Probe, mounter_of, status
+from served import serving
 from zipwriter import Carton
 
 needs_root = pytest.mark.needs_root     # files of other users do
@@ -548,13 +548,8 @@ def remote(work):
 
     def handler(*args):
         return Handler(*args, directory=work / 'www')
-    server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f'http://localhost:{server.server_address[1]}/a.carton'
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving(http.server.ThreadingHTTPServer(('127.0.0.1', 0), handler)) as server:
+        yield f'http://localhost:{server.server_address[1]}/a.carton'
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import pytest
 
 from harness import eventually, run
 from relay import PROGRAM, Relay, relay
+from served import serving
 
 RTT = 200       # ms
 MBIT = 80
@@ -37,10 +38,8 @@ def server():
         # no shutdown() before the close, which may be a reset
         shutdown_request = socketserver.ThreadingTCPServer.close_request
 
-    with Server(('127.0.0.1', 0), Sender) as s:
-        threading.Thread(target=s.serve_forever, daemon=True).start()
+    with serving(Server(('127.0.0.1', 0), Sender)) as s:
         yield s.server_address[1]
-        s.shutdown()
 
 
 def connect(r):
