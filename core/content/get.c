@@ -171,11 +171,16 @@ static struct fetch fetch_of_carton(struct get *g, uint64_t off, uint64_t n)
 	return f;
 }
 
-/* What the place has sent is wrong: it is not asked again, if another one may be. */
+/*
+ * What the place has sent is wrong: it is not asked again, if another one may be; else perhaps it
+ * has another version.
+ */
 static int blame(struct fetch_place *from, int error)
 {
 	if (error == -EBADMSG && from->mirror)
 		atomic_store(&from->bad, true);
+	if (error == -EBADMSG && from->version)
+		version_distrust(from->version);
 	return error;
 }
 

@@ -153,7 +153,7 @@ static int take_first_piece(struct fetcher *x, struct conn *c, const struct http
 	if (!x->found.etag[0] && !x->u->place->mirror &&
 	    (uint64_t)a->range_last + 1 < x->found.size)
 		return -ESTALE;
-	c->left = (struct piece){ 0, (uint64_t)a->range_last + 1 };
+	c->left = (struct piece){ .end = (uint64_t)a->range_last + 1 };
 	c->exact = true; /* nothing comes behind it */
 	begin_pieces(x, c->left.end);
 	return 0;
@@ -183,6 +183,17 @@ static int put_decoded(void *ctx, const void *data, size_t n)
 	return r;
 }
 
+/*
+ * Does a refusal of the last bytes perhaps mean that the server has no such ranges? Not if it wants
+ * a login, or may be better later.
+ */
+static bool lacks_suffix(int status, int error)
+{
+	if (status == 401 || status == 407 || error == -EBUSY)
+		return false;
+	return error != -EAGAIN || status == 500 || status == 501;
+}
+
 int answer_take(struct fetcher *x, struct conn *c, const struct http_response *a)
 {
 	struct url *u = x->u;
@@ -193,6 +204,10 @@ int answer_take(struct fetcher *x, struct conn *c, const struct http_response *a
 	u->status = a->status;
 	strcpy(u->reason, a->reason);
 	u->gzip = !strcmp(a->coding, "gzip") || !strcmp(a->coding, "x-gzip");
+	if (r < 0 && x->f.what == FETCH_SUFFIX && lacks_suffix(a->status, r)) {
+		x->final = true;
+		return 1;
+	}
 	if ((r == -ERANGE || r == -EPROTO) && x->probing)
 		r = -ESTALE;
 	if (r == -ERANGE && x->f.what == FETCH_FILE) {
@@ -225,7 +240,7 @@ int answer_take(struct fetcher *x, struct conn *c, const struct http_response *a
 		    strcmp(a->etag, x->found.etag) != 0)
 			return -ESTALE;
 	}
-	if (a->status != 206 || x->f.what == FETCH_SUFFIX) {
+	if (a->status != 206 || x->f.what == FETCH_SUFFIX || x->f.what == FETCH_RANGE) {
 		c->left.off = 0;
 		r = start_over(x, a);
 	}

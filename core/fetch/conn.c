@@ -45,13 +45,13 @@ static struct piece cut(const struct pieces *p)
 	uint64_t most = MIN((uint64_t)p->size, MAX(left / p->max, MAX(p->least, PIECE_MIN)));
 
 	if (p->max == 1 && left <= p->size)
-		return (struct piece){ p->next, p->end };
+		return (struct piece){ p->next, p->end, false };
 	/* only the first one may begin anywhere, as where an earlier fetch ended */
 	while (2 * unit <= most && (p->next % PIECE_MIN || p->next % (2 * unit) == 0))
 		unit *= 2;
 	end = (p->next / unit + 1) * unit;
 	/* what is left behind it is not worth a request */
-	return (struct piece){ p->next, end + PIECE_MIN < p->end ? end : p->end };
+	return (struct piece){ p->next, end + PIECE_MIN < p->end ? end : p->end, false };
 }
 
 bool pieces_follow(struct pieces *p, uint64_t off, struct piece *ret)
@@ -84,7 +84,7 @@ void pieces_cut(struct pieces *p, struct piece *piece, uint64_t end)
 {
 	if (end >= piece->end || p->n_returned >= MAX_CONNECTIONS)
 		return;
-	pieces_return(p, (struct piece){ end, piece->end });
+	pieces_return(p, (struct piece){ end, piece->end, piece->again });
 	piece->end = end;
 }
 
@@ -249,7 +249,8 @@ void conn_answered(struct fetcher *x, struct conn *c, const struct http_response
 
 	tell_server(x, c, a, error);
 	heard(c);
-	if (error < 0 || http_status_errno(a->status) < 0 || conn_lost_way(c, a->status)) {
+	/* nor is a redirect kept that leads to something else than was asked for */
+	if (error < 0 || http_status_errno(a->status) < 0 || (c->exact && a->status != 206)) {
 		route_failed(&x->u->place->route, c, c->redirect);
 		return;
 	}

@@ -81,12 +81,19 @@ static void end_round(struct fetcher *x)
 		over(x, x->u->error);
 }
 
+/* The next try goes on behind this: only who looks at the bytes of a part knows which are right. */
+static void keep_arrived(struct fetcher *x)
+{
+	x->have = x->f.what == FETCH_FILE && fetch_is_part(x) ? x->arrived : x->settled;
+}
+
 static void end_try(struct fetcher *x, int r)
 {
 	bool again, full;
 
 	transfer_end(x);
 	if (r == -EREMCHG) {
+		keep_arrived(x);
 		x->phase = FETCH_BEGIN;
 		return;
 	}
@@ -113,9 +120,10 @@ static void end_try(struct fetcher *x, int r)
 		x->phase = FETCH_BEGIN;
 		return;
 	}
-	/* only who looks at the bytes of a part knows which are right */
-	x->have = r != -EBADMSG && x->f.what == FETCH_FILE && fetch_is_part(x) ? x->arrived :
-										 x->settled;
+	if (r != -EBADMSG)
+		keep_arrived(x);
+	else
+		x->have = x->settled;
 	if (x->arrived >= x->best + MIN_FETCH_PROGRESS) {
 		x->best = x->arrived;
 		x->rounds = x->waited = 0;
@@ -199,6 +207,8 @@ static int check(struct fetcher *x)
 {
 	int r = x->f.check ? x->f.check(x->f.ctx, x->u->place) : 0;
 
+	if (r == -EBADMSG && x->u->place->version)
+		version_distrust(x->u->place->version);
 	/* any other failure is of this machine, such as of its memory */
 	x->final = r < 0 && r != -EBADMSG;
 	/* none of them is worth keeping */

@@ -40,7 +40,12 @@ enum fetch_what {
 	FETCH_FILE,
 	/* [off, off + n), of the version that the place names; else of a file of `size` bytes */
 	FETCH_PART,
-	FETCH_SUFFIX, /* the last `n` bytes, as one answer */
+	/*
+	 * The last `n` bytes, or [off, off + n), as one answer, of whatever version. The first ends
+	 * with 1 if the server refuses it, but may not refuse the other.
+	 */
+	FETCH_SUFFIX,
+	FETCH_RANGE,
 	FETCH_SIZE,   /* how long it is, which a server may get wrong or not say */
 };
 

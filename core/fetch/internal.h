@@ -5,6 +5,7 @@
  *	conn		one request, and which bytes are missing
  *	answer		how long a file may be, and where the body of an answer goes
  *	transfer	the requests of one try
+ *	doubt		the one that tells whether a version is the same one
  *	size		those that ask for a size
  *	urls		which place, and what its failure means
  *	fetcher		the state machine, and the end
@@ -31,6 +32,7 @@ struct url {
 	bool no_resume;	 /* neither resume nor split: that went wrong */
 	bool gzip;	 /* its answers are coded so */
 	bool no_head;	 /* a HEAD of it is no use */
+	bool again;	 /* was refused once, and is asked again on a new connection */
 	bool too_large;	 /* more than max_size */
 	int error;	 /* of the last try, */
 	int status;	 /* and its status, or 0 */
@@ -44,6 +46,7 @@ struct url {
 
 struct piece {
 	uint64_t off, end; /* in the file at the URL */
+	bool again;	   /* was answered wrongly once, and is asked for on a new connection */
 };
 
 /* One request and what is still to come of it. */
@@ -53,7 +56,8 @@ struct conn {
 	struct server *first;		/* that of the URL where it began; or NULL */
 	struct http_redirect *redirect; /* where it began; NULL: at the first URL */
 	struct piece left;		/* end is UINT64_MAX while it is not known */
-	bool exact;			/* asks for just this piece of x->version */
+	bool exact;			/* asks for just this piece of x->version, */
+	bool conditional;		/* and has the server compare validators */
 	bool answered;
 	bool asking;   /* the server was not told of an answer */
 	bool extra;    /* counted in options->extra */
@@ -103,6 +107,9 @@ struct fetcher {
 	bool led;	  /* the lead is right, or there is none; until then only it is fetched */
 	bool probing;	  /* the first request is for the first piece */
 	bool head;	  /* FETCH_SIZE: the question under way is a HEAD */
+	bool doubts;	  /* the validators of its version: the end of the file is asked for first */
+	char *end;	  /* that, so far; or NULL */
+	bool same;	  /* the answer with it has the validators of the version */
 	struct gunzip *gunzip;
 	struct version found;	 /* of a file that is split */
 	struct version *version; /* pieces of this version are fetched; NULL: one answer is taken */
@@ -223,6 +230,18 @@ void transfer_end(struct fetcher *x);
 /* Until when the next bytes must come, in now_ms(); why none came, which is logged. */
 int64_t transfer_deadline(const struct fetcher *x);
 int transfer_late(struct fetcher *x);
+
+/* ---- doubt.c: a try of x->doubts, as transfer_begin() and transfer_step() ---- */
+
+/*
+ * The answer to a request of the try contradicts its version. 0: no more, the piece may be asked
+ * for again; -EREMCHG: the try begins anew, with x->doubts; -ESTALE: it is another version, logged.
+ */
+int doubt_answer(struct fetcher *x, const struct conn *c, const struct http_response *a);
+
+/* -EREMCHG: the same version; -ESTALE: another one, logged. */
+int doubt_begin(struct fetcher *x);
+int doubt_step(struct fetcher *x);
 
 /* ---- size.c: a try of FETCH_SIZE, as transfer_begin() and transfer_step() ---- */
 

@@ -80,8 +80,7 @@ static int fetch_range(struct remote_source *s, struct fetch *f, uint64_t n, voi
 	/* from here on others may take them from the ranges, which give way */
 	if (wanted)
 		memcpy(ret_buf, data, (size_t)MIN(wanted, size));
-	return cached_ranges_add(s->ranges, data, size,
-				 f->what == FETCH_SUFFIX ? s->versions[0].size - size : f->off);
+	return cached_ranges_add(s->ranges, data, size, f->off);
 }
 
 /* Fetches [off, off + n) unless it is cached. `ret_buf` gets it, unless that is NULL. */
@@ -240,37 +239,83 @@ static int source_new(const char *url, struct remote_source **ret)
 
 /* ---- opening ---- */
 
-static int first_answer(void *ctx, const struct http_response *a)
+/* A part of the file: which version is that? 0; 1: the server does not say. */
+static int take_version(struct remote_source *s, const struct http_response *a)
 {
-	struct remote_source *s = ctx;
-	struct version *v = &s->versions[0];
-	char shown[256];
-
-	if (a->status != 206 || !version_identify(a, v))
+	if (a->status != 206 || a->range_first < 0 || !version_identify(a, &s->versions[0]))
 		return 1;
 	s->mtime = a->last_modified_s;
-	if (a->range_first == (int64_t)(v->size - MIN(TAIL, v->size)) &&
-	    a->range_last == (int64_t)v->size - 1)
-		return 0;
-	carton_log(CARTON_LOG_ERROR, http_url_redact(v->url, shown, sizeof(shown)),
-		   "the server answers with other bytes than the last ones it was asked for");
-	return -EPROTO;
+	return 0;
 }
 
-/* The first answer's body is the end of the carton. */
+static int answer_of_first(void *ctx, const struct http_response *a)
+{
+	return take_version(ctx, a);
+}
+
+static int answer_of_last(void *ctx, const struct http_response *a)
+{
+	struct remote_source *s = ctx;
+	const struct version *v = &s->versions[0];
+
+	return take_version(s, a) == 0 && a->range_last == (int64_t)v->size - 1 &&
+			       a->range_first == (int64_t)(v->size - MIN(TAIL, v->size)) ?
+		       0 :
+		       1;
+}
+
+/* The end of the carton, which names its version. */
+static int fetch_end(struct remote_source *s, struct fetch *f)
+{
+	struct version *v = &s->versions[0];
+	char *data;
+	int r;
+
+	f->answered = answer_of_last;
+	f->ctx = s;
+	r = fetch_bytes(s, f, f->n, &data, &v->end_n);
+	if (r != 0)
+		return r;
+	r = sha256_mem(data, v->end_n, v->end_sha256);
+	if (r < 0) {
+		free(data);
+		return r;
+	}
+	return cached_ranges_add(s->ranges, data, v->end_n, v->size - v->end_n);
+}
+
+/*
+ * Many servers have no ranges that are counted from the end: they send the whole file, other bytes,
+ * or any of several errors. Then the first byte is asked for, which comes with the size, and the
+ * last ones by their numbers.
+ */
 static int fetch_tail(struct remote_source *s)
 {
-	struct fetch f = {
-		.what = FETCH_SUFFIX,
-		.n = TAIL,
-		.answered = first_answer,
-		.ctx = s,
-	};
-	int r = fetch_range(s, &f, TAIL, NULL, 0);
+	struct version *v = &s->versions[0];
+	struct fetch f = { .what = FETCH_SUFFIX, .n = TAIL };
+	int r = fetch_end(s, &f);
+	char shown[256];
 
-	s->places[0].version = &s->versions[0];
-	/* an empty file has no last bytes, but some servers give them of no file that is shorter */
-	return r == -ERANGE ? 1 : r;
+	if (r == 1) {
+		struct fetch first = { .what = FETCH_RANGE, .n = 1, .answered = answer_of_first };
+		uint64_t size;
+		char *data;
+
+		first.ctx = s;
+		r = fetch_bytes(s, &first, 1, &data, &size);
+		if (r != 0)
+			/* an empty file has no first byte */
+			return r == -ERANGE ? 1 : r;
+		free(data);
+		f = (struct fetch){ .what = FETCH_RANGE, .n = MIN(TAIL, v->size) };
+		f.off = v->size - f.n;
+		r = fetch_end(s, &f);
+	}
+	s->places[0].version = v;
+	if (r != 1)
+		return r;
+	return log_error(-EPROTO, http_url_redact(v->url, shown, sizeof(shown)),
+			 "the server answers with other bytes than the last ones it was asked for");
 }
 
 /* What was opened is a mirror. Any version will do there: whatever comes from it has a hash. */
@@ -287,7 +332,7 @@ static int add_source_url(struct remote_source *s, const char *url)
 }
 
 int remote_source_open(const struct fetch_options *options, const char *url, const char *source_url,
-		       struct source **ret)
+		       bool hashed, struct source **ret)
 {
 	struct remote_source *s;
 	char *version = NULL, *plain;
@@ -296,6 +341,7 @@ int remote_source_open(const struct fetch_options *options, const char *url, con
 	if (r < 0)
 		return r;
 	s->options = options;
+	s->versions[0].hashed = hashed;
 	s->ranges = cached_ranges_new(MAX_SNAPSHOT);
 	r = s->ranges ? fetch_tail(s) : -ENOMEM;
 	if (r == 0 && source_url)

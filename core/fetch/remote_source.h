@@ -15,10 +15,11 @@
  * The carton at a URL that the user gave: its size and last bytes are known after one request. 0;
  * 1: it is there, but its server does not answer Range requests; else as fetch_run(). If `url` is a
  * mirror's, the carton is also at `source_url`, which is asked when the mirror fails; else that is
- * NULL. `options` outlive it.
+ * NULL. `hashed`: all that is read of it will be compared with hashes, so that validators alone do
+ * not say that it is another version. `options` outlive it.
  */
 int remote_source_open(const struct fetch_options *options, const char *url, const char *source_url,
-		       struct source **ret);
+		       bool hashed, struct source **ret);
 
 /* The same as it was when it was opened last, without its server. 0; -ENOENT: not kept; -ENOMEM. */
 int remote_source_restore(struct cache *cache, const char *url, struct source **ret);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One try of one URL: its requests, and their bytes on the way to the file. */
+#include <stdlib.h>
+
 #include "base/budget.h"
 #include "base/util.h"
 #include "fetch/internal.h"
@@ -33,6 +35,8 @@ void transfer_end(struct fetcher *x)
 	conn_give_up(x);
 	gunzip_free(x->gunzip);
 	x->gunzip = NULL;
+	free(x->end);
+	x->end = NULL;
 }
 
 /* ---- bytes ---- */
@@ -103,6 +107,25 @@ static int drain(struct fetcher *x, struct conn *c)
 
 /* ---- one connection ---- */
 
+/* Puts a piece back that was not answered. */
+static int ask_again(struct fetcher *x, struct conn *c)
+{
+	pieces_return(&x->pieces, c->left);
+	conn_close(x, c);
+	return 0;
+}
+
+/*
+ * Is it worth a second request at once, on another connection? Of many machines behind one name, or
+ * behind a redirect, one may refuse what the others have, or send a page in its place.
+ */
+static bool may_be_odd(const struct fetcher *x, const struct conn *c, int error)
+{
+	return !c->left.again && !x->u->place->mirror && !x->version->one_of_several &&
+	       (error == -EACCES || error == -EIO || error == -ESTALE || error == -EPROTO ||
+		error == -EOPNOTSUPP);
+}
+
 /* The request of a piece failed: it is asked for again after a pause. 0, or the end of the try. */
 static int piece_failed(struct fetcher *x, struct conn *c, int error, long retry_after_s)
 {
@@ -110,6 +133,10 @@ static int piece_failed(struct fetcher *x, struct conn *c, int error, long retry
 	int64_t now = now_ms();
 	unsigned active;
 
+	if (may_be_odd(x, c, error)) {
+		c->left.again = true;
+		return ask_again(x, c);
+	}
 	pieces_return(&x->pieces, c->left);
 	conn_close(x, c);
 	/* the queue says when, unless the fetch can go elsewhere */
@@ -145,7 +172,9 @@ static int take_piece(struct fetcher *x, struct conn *c, const struct http_respo
 {
 	int r = version_check(x->version, a, c->left.off, c->left.end - 1);
 
-	if (r < 0)
+	if (r < 0 && !may_be_odd(x, c, r))
+		version_log(x->version, a, r);
+	if (r != 0)
 		return r;
 	pieces_cut(&x->pieces, &c->left, (uint64_t)a->range_last + 1);
 	c->size = c->left.end - c->left.off;
@@ -156,9 +185,9 @@ static int take_piece(struct fetcher *x, struct conn *c, const struct http_respo
 static int go_back(struct fetcher *x, struct conn *c)
 {
 	if (x->version)
-		pieces_return(&x->pieces, c->left);
+		return ask_again(x, c);
 	conn_close(x, c);
-	return x->version ? 0 : -EREMCHG;
+	return -EREMCHG;
 }
 
 static int conn_step(struct fetcher *x, struct conn *c)
@@ -179,6 +208,10 @@ static int conn_step(struct fetcher *x, struct conn *c)
 		r = -ESTALE;
 	if (r == 0 && !c->answered)
 		r = c->exact ? take_piece(x, c, &a) : answer_take(x, c, &a);
+	if (r == VERSION_DOUBT && c->exact && !c->answered) {
+		r = doubt_answer(x, c, &a);
+		return r == 0 ? ask_again(x, c) : r;
+	}
 	if (r == 0) {
 		c->answered = true;
 		r = drain(x, c);
@@ -233,7 +266,9 @@ static int ask_pieces(struct fetcher *x)
 		version_request(x->version, c->left.off, c->left.end - 1, &q);
 		q.logged_once = &x->version->logged_once;
 		q.no_cache = x->u->bad_hash;
+		q.new_connection = c->left.again;
 		c->exact = true;
+		c->conditional = version_asks(x->version);
 		r = conn_open(x, c, &q);
 		if (r < 0)
 			pieces_return(&x->pieces, c->left);
@@ -287,7 +322,7 @@ static void add_lead(struct fetcher *x)
 	if (lead_end(x) == x->pieces.next)
 		x->pieces.next = x->f.lead;
 	else
-		pieces_return(&x->pieces, (struct piece){ x->f.lead, lead_end(x) });
+		pieces_return(&x->pieces, (struct piece){ x->f.lead, lead_end(x), false });
 }
 
 int transfer_begin(struct fetcher *x)
@@ -299,6 +334,7 @@ int transfer_begin(struct fetcher *x)
 		.identity = x->f.plain || (u->bad_hash && u->no_resume),
 		/* libcurl decodes the first member only of a gzip body */
 		.undecoded = u->bad_hash && u->no_resume && u->gzip,
+		.new_connection = u->again,
 		.logged_once = &u->logged_once,
 	};
 
@@ -312,6 +348,9 @@ int transfer_begin(struct fetcher *x)
 	x->version = NULL;
 	if (fetch_is_part(x)) {
 		x->arrived = x->have;
+		x->doubts &= u->place->version && u->place->version->end_n > 0;
+		if (x->doubts)
+			return doubt_begin(x);
 		x->version = u->place->version;
 		if (!x->version)
 			use_url(x);
@@ -322,9 +361,13 @@ int transfer_begin(struct fetcher *x)
 		return ask_pieces(x);
 	}
 	c->exact = false;
-	c->left = (struct piece){ 0, UINT64_MAX };
+	c->left = (struct piece){ .end = UINT64_MAX };
 	if (x->f.what == FETCH_SUFFIX) {
 		q.suffix = x->f.n;
+	} else if (x->f.what == FETCH_RANGE) {
+		q.has_range = true;
+		q.first = x->f.off;
+		q.last = x->f.off + x->f.n - 1;
 	} else if (answer_partial(x, &c->left.off, x->found.etag, sizeof(x->found.etag))) {
 		q.has_range = true;
 		q.first = c->left.off;
@@ -345,6 +388,8 @@ int transfer_step(struct fetcher *x)
 {
 	int r = 0;
 
+	if (x->doubts)
+		return doubt_step(x);
 	for (size_t i = 0; i < MAX_CONNECTIONS && r == 0 && !x->all_arrived; i++)
 		if (x->conns[i].stream)
 			r = conn_step(x, &x->conns[i]);

@@ -121,8 +121,8 @@ static void log_failure(struct url *u, bool trusted)
 {
 	char shown[256], status[40];
 
-	/* an overloaded server was logged as such; one without ranges is asked for all, next */
-	if (u->error == -EBUSY || (u->error == -ESTALE && !u->exhausted) ||
+	/* an overloaded server was logged as such; the others are asked again, next */
+	if (u->error == -EBUSY || (!u->exhausted && !error_passes(u->error)) ||
 	    atomic_exchange(&u->logged_once, true))
 		return;
 	http_url_redact(u->url, shown, sizeof(shown));
@@ -163,6 +163,12 @@ static bool check_failure(const struct fetcher *x, struct url *u, int error)
 		u->exhausted = u->no_resume;
 		u->no_resume = true;
 		return !u->exhausted;
+	}
+	/* one machine of many may lack what the others have */
+	if ((error == -EACCES || error == -ENOENT) && u->status >= 400 && x->f.check && !u->again &&
+	    url_is_last(x)) {
+		u->again = true;
+		return true;
 	}
 	u->exhausted = !error_passes(error);
 	return false;

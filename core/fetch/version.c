@@ -22,36 +22,65 @@ bool version_identify(const struct http_response *response, struct version *ret)
 	return true;
 }
 
+bool version_asks(const struct version *r)
+{
+	return (r->etag[0] || r->last_modified[0]) && !atomic_load(&r->unconditional) &&
+	       !atomic_load(&r->untrusted);
+}
+
 void version_request(const struct version *r, uint64_t first, uint64_t last,
 		     struct http_request *ret)
 {
+	bool asks = version_asks(r);
+
 	*ret = (struct http_request){
 		.has_range = true,
 		.first = first,
 		.last = last,
-		.if_match = r->etag[0] ? r->etag : NULL,
-		.if_unmodified_since = !r->etag[0] && r->last_modified[0] ? r->last_modified : NULL,
+		.if_match = asks && r->etag[0] ? r->etag : NULL,
+		.if_unmodified_since = asks && !r->etag[0] ? r->last_modified : NULL,
 	};
 }
 
 /*
- * Does the answer name the version? A 206 to a request without If-Range has all header fields of a
- * 200 (RFC 9110, 15.3.7), so one without a validator comes from a server that does not check.
+ * A 206 to a request without If-Range has all header fields of a 200 (RFC 9110, 15.3.7), so one
+ * without a validator comes from a server that does not check.
  */
-static bool same_version(const struct version *r, const struct http_response *a)
+bool version_is_named(const struct version *r, const struct http_response *a)
 {
 	if (r->etag[0])
 		return strcmp(r->etag, a->etag) == 0;
 	return !r->last_modified[0] || strcmp(r->last_modified, a->last_modified) == 0;
 }
 
-/* Logs a wrong answer, once for all who get the same one. */
-static void log_wrong(struct version *r, const struct http_response *a, int error)
+bool version_can_tell(const struct version *r, const struct http_response *a)
 {
-	int status = a->status;
+	/* of bytes without a hash, the validators must say it */
+	return r->end_n > 0 && !atomic_load(&r->untrusted) &&
+	       (r->hashed || (a->status == 412 && !atomic_load(&r->unconditional)));
+}
+
+void version_trust(struct version *r, bool same)
+{
+	/* who refuses its own validator once more has several of them */
+	if (atomic_exchange(&r->unconditional, true) || !same)
+		atomic_store(&r->untrusted, r->hashed);
+}
+
+void version_distrust(struct version *r)
+{
+	atomic_store(&r->unconditional, false);
+	atomic_store(&r->untrusted, false);
+}
+
+void version_log(struct version *r, const struct http_response *a, int error)
+{
+	int status = a ? a->status : 412;
 	char shown[256];
 
-	if (atomic_exchange(&r->logged_status, status) == status)
+	/* -EBUSY: logged by server.c */
+	if (r->one_of_several || error == -EBUSY ||
+	    atomic_exchange(&r->logged_status, status) == status)
 		return;
 	http_url_redact(r->url, shown, sizeof(shown));
 	if (error == -ESTALE)
@@ -71,20 +100,21 @@ int version_check(struct version *r, const struct http_response *a, uint64_t fir
 
 	if (a->status == 206 && a->range_first == (int64_t)first &&
 	    a->range_last >= (int64_t)least && a->range_last <= (int64_t)last &&
-	    a->range_total == (int64_t)r->size && same_version(r, a)) {
+	    a->range_total == (int64_t)r->size) {
+		if (!atomic_load(&r->untrusted) && !version_is_named(r, a))
+			return VERSION_DOUBT;
 		atomic_store(&r->logged_status, 0);
 		return 0;
 	}
 	if (r->one_of_several)
 		return error == 0 || error == -ERANGE ? -EOPNOTSUPP : error;
+	if (a->status == 412)
+		return VERSION_DOUBT;
 	if (error == 0 || error == -ERANGE)
 		error = -ESTALE;
 	/* the file was there: ENOENT would say that the carton does not have it */
 	if (error == -ENOENT)
 		error = -EIO;
-	/* logged by server.c */
-	if (error != -EBUSY)
-		log_wrong(r, a, error);
 	return error;
 }
 

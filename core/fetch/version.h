@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/digest.h"
 #include "base/event.h"
 #include "carton.h"
 #include "fetch/server.h"
@@ -57,6 +58,15 @@ struct version {
 	char etag[256];		/* strong, or "" */
 	char last_modified[64]; /* used when there is no such ETag; or "" */
 	bool one_of_several;	/* one of several: the caller says what is wrong with it */
+	/*
+	 * its last bytes; `end_n` 0: they are not known. Servers have several validators for one
+	 * version, or refuse their own: then these bytes are asked for again (doubt.c)
+	 */
+	uint64_t end_n;
+	uint8_t end_sha256[SHA256_SIZE];
+	bool hashed; /* all else that is read of it has a hash: validators alone decide nothing */
+	atomic_bool unconditional; /* validators are compared here, and no more by the server */
+	atomic_bool untrusted;	   /* nor are they compared here */
 	/* what was logged since the last right answer: the status of a wrong one; that none came */
 	atomic_int logged_status;
 	atomic_bool logged_once;
@@ -68,17 +78,40 @@ struct version {
  */
 bool version_identify(const struct http_response *response, struct version *ret);
 
+/* Do requests for it ask the server to compare validators? */
+bool version_asks(const struct version *r);
+
 /* Asks for [first, last] of that version only; without a URL and a trust. */
 void version_request(const struct version *r, uint64_t first, uint64_t last,
 		     struct http_request *ret);
 
 /*
- * Is it a 206 for just these bytes of that version, or for enough of the first of them? 0; -ESTALE:
- * another version, or no ranges any more; or what the status means. A wrong status is logged once,
- * until there is a right one. Of one of several URLs, nothing is logged, and -EOPNOTSUPP means that
- * there are no such ranges.
+ * Is it a 206 for just these bytes of that version, or for enough of the first of them? 0;
+ * VERSION_DOUBT: its validators say another version; -ESTALE: it is another one, or there are no
+ * ranges any more; or what the status means. Of one of several URLs, -EOPNOTSUPP means that there
+ * are no such ranges.
  */
+#define VERSION_DOUBT 1
 int version_check(struct version *r, const struct http_response *a, uint64_t first, uint64_t last);
+
+/*
+ * Logs what version_check() has said of an answer (NULL: the end of the file is another one), once,
+ * until there is a right answer; nothing of one of several URLs.
+ */
+void version_log(struct version *r, const struct http_response *a, int error);
+
+/*
+ * Its validators are in doubt. Can the end of the file tell whether it is the same version? If so,
+ * and it is the same one, version_trust() says so; `same`: it had the same validators.
+ */
+bool version_can_tell(const struct version *r, const struct http_response *a);
+void version_trust(struct version *r, bool same);
+
+/* Bytes of it were wrong: validators are asked for again. */
+void version_distrust(struct version *r);
+
+/* Does the answer name the version? */
+bool version_is_named(const struct version *r, const struct http_response *a);
 
 void route_init(struct route *r);
 void route_finish(struct route *r);

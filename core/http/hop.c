@@ -277,6 +277,7 @@ static int set_connection(struct http_stream *s, const char *proxy)
 	r |= (int)curl_easy_setopt(e, CURLOPT_CONNECTTIMEOUT_MS, http->connect_timeout_ms);
 	r |= (int)curl_easy_setopt(e, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_2TLS);
 	r |= (int)curl_easy_setopt(e, CURLOPT_TCP_KEEPALIVE, 1L);
+	r |= (int)curl_easy_setopt(e, CURLOPT_FRESH_CONNECT, (long)s->new_connection);
 	r |= (int)curl_easy_setopt(e, CURLOPT_SSL_VERIFYPEER, 1L);
 	r |= (int)curl_easy_setopt(e, CURLOPT_SSL_VERIFYHOST, 2L);
 	if (http->cacert)

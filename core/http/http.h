@@ -142,6 +142,7 @@ struct http_request {
 	bool identity;	/* ask for no content coding; implied by a range */
 	bool undecoded; /* the same, and decode nothing, even if the server sends a coding */
 	bool no_cache;	/* ask caches on the way to look again */
+	bool new_connection; /* not one that is there: it may lead to another machine */
 	bool probe; /* a body that cannot be used (-EOPNOTSUPP) is no failure: it is not logged */
 	/*
 	 * set when a failure is logged; later ones go to the debug log. Until http_close(). Or NULL

@@ -101,7 +101,7 @@ struct http_stream {
 	atomic_uint refs;
 
 	/* the request, constant after http_start_request() */
-	bool head_only, identity, undecoded;
+	bool head_only, identity, undecoded, new_connection;
 	const char *sends; /* the method of a request with a body; NULL: it has none */
 	struct http_body body;
 	enum http_trust trust;

@@ -64,7 +64,7 @@ static int open_kept(struct carton *c, const char *url, struct source **ret, int
 /* Opens the carton over the network. What is read until it is open is kept for open_kept(). */
 static int open_remote(struct carton *c, const char *url, struct source **ret, int64_t *ret_mtime)
 {
-	int r = remote_source_open(&c->fetch, url, NULL, ret);
+	int r = remote_source_open(&c->fetch, url, NULL, c->verify, ret);
 
 	if (r == 1)
 		return download_carton(&c->fetch, c->cache, url, ret, ret_mtime);
@@ -87,7 +87,7 @@ static int open_at_mirror(struct carton *c, const char *source_url, struct sourc
 
 		if (!url)
 			return -ENOENT;
-		r = remote_source_open(&c->fetch, url, source_url, &source);
+		r = remote_source_open(&c->fetch, url, source_url, true, &source);
 		free(url);
 		/* without ranges it is of no use here */
 		r = r == 1 ? -ENOENT : r;

@@ -43,8 +43,11 @@ What goes wrong
   flip=N            bit 0 of body byte N flipped (before coding)
   flipwire=N        the same after coding
   norange           200 and everything, whatever Range asks for
-  nosuffix          the same for a Range of the last bytes only
+  nosuffix[=C]      the same, or status C, for a Range of the last bytes only
+  nofirst           the same for a Range from the first byte on
   unconditional     If-Match and If-Unmodified-Since are ignored
+  never             412 to each of them
+  tags=N            N entity tags, one request after the other
   noaccept          no Accept-Ranges
   badrange=K        Content-Range shifted by K, the right bytes
   shiftrange=K      the bytes shifted by K, the right Content-Range
@@ -57,6 +60,7 @@ What goes wrong
   status=C          that status, body as configured
   fail=N[:C]        the first N requests for this path get status C (500); 0: a reset
   flap=N:C          N requests are answered, then N get status C or, for 0, a reset; and so on
+  odd=N:C           request number N for this path gets status C, or for 200 a page of HTML
   brief=K:N         the first K requests get N bytes of another file, half of what is announced
   retryafter=V      Retry-After with status=, fail=
   ratelimit=V       the same in a RateLimit
@@ -437,6 +441,8 @@ class Answer:
         tag = o.get('etag') or hashlib.sha256(repr(self.key).encode()).hexdigest()[:16]
         if 'newetag' in o:
             tag = '%s-%d' % (tag, self.nth)
+        if 'tags' in o:
+            tag = '%s-%d' % (tag, self.nth % o.int('tags'))
         self.etag = None if 'noetag' in o else ('W/' if 'weak' in o else '') + '"%s"' % tag
         self.lastmod = o.get('lastmod')
         if self.etag:
@@ -449,6 +455,8 @@ class Answer:
             return False
         match = self.headers.get('if-match')
         since = self.headers.get('if-unmodified-since')
+        if 'never' in self.o:
+            return bool(match or since)
         if match is not None:
             tags = [t.strip() for t in match.split(',')]
             return '*' not in tags and (not self.etag or self.etag.startswith('W/') or
@@ -464,7 +472,7 @@ class Answer:
         condition = self.headers.get('if-range')
         if not spec.startswith('bytes=') or ',' in spec or 'norange' in o:
             return None
-        if spec.startswith('bytes=-') and 'nosuffix' in o:
+        if spec.startswith('bytes=-') and 'nosuffix' in o or spec.startswith('bytes=0-') and 'nofirst' in o:
             return None
         if condition is not None and (condition not in (self.etag, self.lastmod) or
                                       condition.startswith('W/')):
@@ -522,6 +530,11 @@ class Answer:
             raise Gone(reset=True)
         if self.nth <= int(count):
             return self.short(int(code or 500), self.retry_after())
+        count, _, code = o.get('odd', '0').partition(':')
+        if self.nth == int(count):
+            return self.short(int(code), ['Content-Type: text/html'])
+        if o.int('nosuffix', 1) > 1 and self.headers.get('range', '').startswith('bytes=-'):
+            return self.short(o.int('nosuffix'))
         count, _, n = o.get('brief', '0:0').partition(':')
         if self.nth <= int(count):
             self.lines = ['Content-Length: %d' % (2 * int(n))]
@@ -547,7 +560,7 @@ class Answer:
                 if key in self.o]
 
     def short(self, status, lines=()):
-        body = b'%d\n' % status
+        body = b'<html>%d</html>\n' % status if status != 204 else b''
         self.status = status
         self.lines = list(lines) + ['Content-Length: %d' % len(body)]
         self.send_head()

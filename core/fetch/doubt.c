@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Is it another version, or does its server have several validators for one? Machines behind one
+ * name may each have a tag of their own, one that compresses adds -gzip to it, and some refuse the
+ * tag that they have just sent. So the end of the file is asked for again, without conditions. For
+ * a carton this is its central directory, or a part of it, with a checksum of each file: if it is
+ * as it was, the validators say nothing, and the hashes decide.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/util.h"
+#include "fetch/internal.h"
+
+int doubt_answer(struct fetcher *x, const struct conn *c, const struct http_response *a)
+{
+	struct version *v = x->version;
+
+	/* another request has found out meanwhile */
+	if (c->conditional && !version_asks(v))
+		return 0;
+	/* of a file with a hash any version will do */
+	if (v == &x->found && x->f.check) {
+		v->etag[0] = v->last_modified[0] = '\0';
+		return 0;
+	}
+	if (version_can_tell(v, a)) {
+		x->doubts = true;
+		return -EREMCHG;
+	}
+	version_log(v, a, -ESTALE);
+	return -ESTALE;
+}
+
+int doubt_begin(struct fetcher *x)
+{
+	struct version *v = x->u->place->version;
+	struct conn *c = &x->conns[0];
+	struct http_request q = {
+		.has_range = true,
+		.first = v->size - v->end_n,
+		.last = v->size - 1,
+		.logged_once = &v->logged_once,
+	};
+
+	x->version = v;
+	c->left = (struct piece){ q.first, v->size, false };
+	c->exact = true;
+	c->conditional = false;
+	x->end = malloc(v->end_n);
+	return x->end ? conn_open(x, c, &q) : -ENOMEM;
+}
+
+/* Is it the end of a file that is as long? */
+static int take_end(struct fetcher *x, const struct conn *c, const struct http_response *a)
+{
+	int r = version_check(x->version, a, c->left.off, c->left.end - 1);
+
+	x->u->retry_after_s = a->retry_after_s;
+	if (r == VERSION_DOUBT)
+		r = a->status == 206 && x->version->hashed ? 0 : -ESTALE;
+	if (r == 0 && a->range_last != (int64_t)c->left.end - 1)
+		r = -EPROTO;
+	if (r < 0)
+		version_log(x->version, a, r);
+	x->same = version_is_named(x->version, a);
+	return r;
+}
+
+/* All of it is there. */
+static int compare(struct fetcher *x)
+{
+	struct version *v = x->version;
+	uint8_t sha256[SHA256_SIZE];
+	int r = sha256_mem(x->end, v->end_n, sha256);
+
+	if (r < 0)
+		return r;
+	if (memcmp(sha256, v->end_sha256, SHA256_SIZE) != 0) {
+		version_log(v, NULL, -ESTALE);
+		return -ESTALE;
+	}
+	version_trust(v, x->same);
+	x->doubts = false;
+	return -EREMCHG;
+}
+
+int doubt_step(struct fetcher *x)
+{
+	struct conn *c = &x->conns[0];
+	struct http_response a = { .retry_after_s = 0 };
+	int r = c->answered ? 0 : http_answer(c->stream, &a);
+	const char *data;
+	ssize_t got;
+
+	if (r == -EAGAIN)
+		return -EINPROGRESS;
+	if (!c->answered) {
+		conn_answered(x, c, &a, r);
+		/* it is asked for where the redirects began */
+		if (r == 0 && conn_lost_way(c, a.status))
+			return -EREMCHG;
+		if (r == 0)
+			r = take_end(x, c, &a);
+		if (r < 0)
+			return r;
+		c->answered = true;
+	}
+	while ((got = http_peek(c->stream, &data)) > 0) {
+		uint64_t left = c->left.end - c->left.off, n = MIN((uint64_t)got, left);
+
+		if (n == 0)
+			return -EPROTO;
+		memcpy(x->end + x->version->end_n - left, data, n);
+		http_skip(c->stream, n);
+		c->left.off += n;
+		x->taken += n;
+		x->bytes_came = true;
+	}
+	if (got == 0)
+		return c->left.off == c->left.end ? compare(x) : -ECONNRESET;
+	return got == -EAGAIN ? -EINPROGRESS : (int)got;
+}

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Servers that speak HTTP in a way of their own, and have the right bytes: servers.md says who does. Each carton is read
+as from any other server; what is wrong there is said.
+"""
+import os
+
+import pytest
+
+from harness import ctl
+from origin import MIB, PRIVATE, LinkedCarton, fault_bytes, lines_of
+from tensorfiles import weights
+from zipwriter import Carton
+
+X = fault_bytes(3 * MIB, seed=5)
+
+
+@pytest.fixture
+def url(fault):
+    """The URL of a carton whose server does that."""
+    c = Carton(method='stored').add('model/x', X).add('model/config.json', b'{}\n')
+    c.write(os.path.join(fault.root, 'd.carton'))
+
+    def of(**kind):
+        fault.clear()
+        return fault.url('d.carton', file='d.carton', **kind)
+    return of
+
+
+def cat(cache, url, *options):
+    p = ctl('cat', cache.flag, *options, url, 'model/x', text=False)
+    assert p.returncode == 0 and p.stdout == X, p.stderr
+    return p
+
+
+# ---- ranges ----
+
+
+@pytest.mark.parametrize('status', [1, 400, 403, 404, 405, 416, 500, 501])
+def test_no_last_bytes(fault, cache, url, status):
+    """They are asked for by their numbers, once the first byte has come with the size: nothing else comes."""
+    there = url(nosuffix=status)
+    p = ctl('ls', cache.flag, there)
+    assert p.returncode == 0 and 'config.json' in p.stdout and not p.stderr, p.stderr
+    asked = [r['h']['range'] for r in fault.requests('d.carton')]
+    assert asked[:2] == ['bytes=-262144', 'bytes=0-0'] and asked[2].startswith('bytes=')
+    assert sum(r['sent'] for r in fault.requests('d.carton')[1:]) < MIB
+    cat(cache, there)
+
+
+@pytest.mark.parametrize('status, requests', [(401, 1), (403, 2), (404, 2)])
+def test_refused_all_the_same(fault, cache, url, status, requests):
+    """What is refused by numbers, too, is refused: with its status, once. A login is asked for at once."""
+    p = ctl('ls', cache.flag, url(fail=f'9999:{status}'))
+    assert p.returncode == 1 and len(lines_of(p.stderr, f'status {status}')) == 1, p.stderr
+    assert len(fault.requests('d.carton')) == requests
+
+
+# ---- validators ----
+
+
+@pytest.mark.parametrize('kind', [dict(never=1), dict(tags=2), dict(tags=3), dict(tags=2, unconditional=1)], ids=str)
+def test_several_validators(fault, cache, url, kind):
+    """412 to the tag that was just sent, or machines with a tag each: the end is compared, and the hashes decide."""
+    cat(cache, url(**kind))
+
+
+@pytest.mark.parametrize('kind, says', [(dict(never=1), ''), (dict(tags=2), 'changed'), (dict(tags=2, unconditional=1), 'changed')],
+                         ids=str)
+def test_validators_where_nothing_has_a_hash(fault, cache, kind, says):
+    """Then only the validator says that it is one version: it may be compared here alone, but must be the same."""
+    data = weights(a=X[:MIB])
+    with open(os.path.join(fault.root, 'd.safetensors'), 'wb') as f:
+        f.write(data)
+    p = ctl('cat', cache.flag, fault.url('d.safetensors', file='d.safetensors', **kind), 'd.safetensors', text=False)
+    assert (p.returncode == 0 and p.stdout == data) == (not says), p.stderr
+    assert says in p.stderr.decode() and p.stdout in (data, b'')
+
+
+# ---- one odd answer in the middle ----
+
+
+@pytest.mark.parametrize('status', [200, 204, 400, 401, 403, 404, 416])
+@pytest.mark.parametrize('nth', [2, 3], ids=['first', 'middle'])
+def test_one_odd_answer(fault, cache, url, nth, status):
+    """It is asked for again, once, on another connection: one machine of many may be out of order."""
+    p = cat(cache, url(odd=f'{nth}:{status}'))
+    asked = fault.requests('d.carton')
+    assert asked[nth - 1]['status'] == status and not p.stderr, p.stderr
+    assert asked[nth]['h']['range'] == asked[nth - 1]['h']['range'] and asked[nth]['conn'] != asked[nth - 1]['conn']
+
+
+def test_odd_answer_behind_a_redirect(fault, cache, url):
+    """It is asked for again behind a new redirect: the other may lead to what is out of order."""
+    there = url(odd='3:404')
+    cat(cache, fault.url('go', redirect=302, to=there))
+    assert [r['status'] for r in fault.requests('d.carton')].count(404) == 1
+    assert len(fault.requests('go')) >= 2
+
+
+@pytest.mark.parametrize('status', [403, 404])
+def test_one_odd_answer_for_a_whole_file(fault, mount, cache, url, status):
+    """Also a file that only LINKS leads to, where no other place has it."""
+    c = LinkedCarton(method='stored')
+    c.link('model/l', X, fault.url('l', file='l.bin', odd=f'1:{status}'))
+    with open(os.path.join(fault.root, 'l.bin'), 'wb') as f:
+        f.write(X)
+    c.write(os.path.join(fault.root, 'linked.carton'))
+    with mount(os.path.join(fault.root, 'linked.carton'), *PRIVATE, *cache.options) as m:
+        assert m.read('model/l') == X
+    assert fault.requests('l')[0]['status'] == status
