@@ -197,7 +197,6 @@ static bool lacks_suffix(int status, int error)
 int answer_take(struct fetcher *x, struct conn *c, const struct http_response *a)
 {
 	struct url *u = x->u;
-	bool undecoded = u->bad_hash && u->no_resume && u->gzip;
 	int r = http_status_errno(a->status);
 
 	u->retry_after_s = a->retry_after_s;
@@ -245,7 +244,7 @@ int answer_take(struct fetcher *x, struct conn *c, const struct http_response *a
 		r = start_over(x, a);
 	}
 	x->arrived = c->left.off;
-	if (r == 0 && undecoded && a->coding[0])
+	if (r == 0 && a->coded)
 		r = u->gzip ? gunzip_new(put_decoded, x, &x->gunzip) : -EBADMSG;
 	if (r == 0)
 		split(x, c, a);

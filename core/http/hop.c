@@ -65,6 +65,24 @@ static bool coding_known(const char *coding)
 	return false;
 }
 
+/*
+ * libcurl decodes what it knows and refuses all else, or decodes nothing, from the first header
+ * line on. What is asked for without a coding is taken as it is. Is this answer worth another
+ * request, to do the other? A coding with an unknown one beside it is left to the owner.
+ */
+static bool recode(struct http_stream *s)
+{
+	const struct http_header *header = &s->response_header;
+	int status = header->response.status;
+	bool raw = header->odd_coding || !header->codings || status == 206;
+
+	if (s->head_only || s->sends || s->undecoded || s->recoded || status < 200 ||
+	    status > 299 || raw == s->raw || (!header->odd_coding && !header->codings))
+		return false;
+	s->raw = raw;
+	return s->recoded = true;
+}
+
 /* Checks the headers of the final response: 0, or -errno with the reason. */
 static int check_body(struct http_stream *s, const char **ret_why)
 {
@@ -80,7 +98,7 @@ static int check_body(struct http_stream *s, const char **ret_why)
 	if (s->head_only)
 		return 0;
 	*ret_why = "the answer has a content coding that cannot be read here";
-	if (header->codings && !s->undecoded && !coding_known(response->coding))
+	if (header->codings && !s->raw && !coding_known(response->coding))
 		return -EOPNOTSUPP;
 	*ret_why = "a part of a coded body cannot be decoded";
 	if (header->codings && response->status == 206)
@@ -96,7 +114,8 @@ static void publish(struct http_stream *s)
 	struct http_header *header = &s->response_header;
 	struct http_response *response = &header->response;
 
-	if (header->codings && !s->undecoded)
+	response->coded = header->codings && s->raw;
+	if (header->codings && (!s->raw || (s->head_only && !s->undecoded)))
 		response->length = -1;
 	else if (response->range_first >= 0 && !s->head_only)
 		response->length = response->range_last - response->range_first + 1;
@@ -144,7 +163,8 @@ static size_t on_head_end(struct http_stream *s, size_t n)
 	s->again = (header->response.status == 401 || header->response.status == 403) &&
 		   http_secrets_refused(s);
 	s->token_wanted = !s->again && http_token_wanted(s);
-	if (s->again || s->token_wanted || (!s->sends && http_header_redirect(header))) {
+	s->recode = !s->again && !s->token_wanted && !http_header_redirect(header) && recode(s);
+	if (s->again || s->token_wanted || s->recode || (!s->sends && http_header_redirect(header))) {
 		s->redirected = true;
 		/* A short body is read to the end, so that the connection can be reused. */
 		if (s->head_only || (header->response.length >= 0 &&
@@ -191,7 +211,7 @@ static bool expands_too_much(struct http_stream *s, size_t n)
 {
 	curl_off_t wire = 0;
 
-	if (!s->response_header.codings || s->undecoded || s->received + n <= HTTP_EXPANSION_START)
+	if (!s->response_header.codings || s->raw || s->received + n <= HTTP_EXPANSION_START)
 		return false;
 	curl_easy_getinfo(s->easy, CURLINFO_SIZE_DOWNLOAD_T, &wire);
 	return (s->received + n - HTTP_EXPANSION_START) / HTTP_MAX_EXPANSION > (uint64_t)wire;
@@ -305,7 +325,7 @@ static int set_request(struct http_stream *s)
 		r |= (int)curl_easy_setopt(e, CURLOPT_RANGE, s->range);
 	r |= (int)curl_easy_setopt(e, CURLOPT_USERAGENT, "cartonfs");
 	r |= (int)curl_easy_setopt(e, CURLOPT_ACCEPT_ENCODING, s->identity ? "identity" : "");
-	if (s->undecoded)
+	if (s->raw && !s->asks)
 		r |= (int)curl_easy_setopt(e, CURLOPT_HTTP_CONTENT_DECODING, 0L);
 	/* The decoded bytes of one read must fit the buffer that libcurl has while paused. */
 	r |= (int)curl_easy_setopt(e, CURLOPT_BUFFERSIZE, (long)s->read_size);
@@ -329,7 +349,7 @@ int http_hop_begin(struct http_stream *s, const char **ret_why)
 	s->n_seen++;
 	s->proxied = proxy;
 	s->connected = s->held = s->header_done = s->redirected = s->refused = s->keeps = false;
-	s->token_wanted = false;
+	s->token_wanted = s->recode = false;
 	s->login_sent = 0;
 	s->discarded = 0;
 	s->n_samples = 0;

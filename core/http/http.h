@@ -165,7 +165,8 @@ struct http_response {
 	char etag[256]; /* with its quotes and W/ */
 	char last_modified[64];
 	int64_t last_modified_s;  /* the same in seconds since 1970; INT64_MIN: no date */
-	char coding[16];	  /* the one content coding, "" when identity */
+	char coding[16];	  /* the one content coding, "" when identity or of no known name */
+	bool coded;		  /* the owner gets the body in that coding */
 	char reason[256];	  /* what an object store says is wrong, or the code of a hub */
 	bool elsewhere;		  /* a redirect has led to another origin than the first one */
 	char next[HTTP_MAX_NEXT]; /* Link: the URL with rel="next"; not checked */
@@ -195,7 +196,7 @@ int http_start_request(struct http *http, const struct http_request *request, ht
  *  -EACCES	refused here: address, redirect from https to http, scheme, certificate
  *  -ELOOP	too many redirects, or in a circle
  *  -EBADMSG	more than one content coding; broken coded bytes
- *  -EOPNOTSUPP	a coding that is unknown, that libcurl lacks, or on a partial answer
+ *  -EOPNOTSUPP	a coding that libcurl lacks, or on a partial answer
  *  -EFBIG	headers over a limit; a coded body that expands too strongly (ask for identity)
  *  -ENOMEM
  */

@@ -127,6 +127,18 @@ static void header_upload(struct http_response *response, const char *value)
 		response->upload_last = last;
 }
 
+/* Is it a coding of HTTP? Stores have other words there, over the very bytes: aws-chunked, none. */
+static bool is_coding(const char *name)
+{
+	static const char *const names[] = { "gzip",	   "x-gzip", "deflate", "br", "zstd",
+					     "compress", "x-compress" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		if (!strcmp(names[i], name))
+			return true;
+	return false;
+}
+
 /* Counts the elements of a list of codings; names are lower-cased and cut to 15 bytes. */
 static void header_codings(struct http_header *header, const char *value, bool transfer)
 {
@@ -137,8 +149,6 @@ static void header_codings(struct http_header *header, const char *value, bool t
 		memset(name, 0, sizeof(name));
 		for (size_t i = 0; i < MIN(n, sizeof(name) - 1); i++)
 			name[i] = (char)(value[i] | (value[i] >= 'A' && value[i] <= 'Z' ? 32 : 0));
-		if (n == 0)
-			name[0] = '?'; /* parameters without a name: an unknown coding */
 		value += strcspn(value, ",");
 		if (!strcmp(name, "identity") || (transfer && !strcmp(name, "chunked"))) {
 			header->chunked |= transfer && *name == 'c';
@@ -146,6 +156,10 @@ static void header_codings(struct http_header *header, const char *value, bool t
 		}
 		if (transfer) {
 			header->transfer_coded = true;
+			continue;
+		}
+		if (!is_coding(name)) {
+			header->odd_coding = true;
 			continue;
 		}
 		header->codings++;

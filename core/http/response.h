@@ -13,7 +13,8 @@ struct http_header {
 	char *location;		       /* owned; NULL: none */
 	char *dl_url;		       /* x-carton-dl-url, owned; NULL: none */
 	char *challenge;     /* WWW-Authenticate, its lines joined by commas, owned; NULL: none */
-	unsigned codings;    /* content codings but identity, over all header lines */
+	unsigned codings;    /* content codings but identity, over all header lines, */
+	bool odd_coding;     /* and there is a word that is none */
 	bool transfer_coded; /* a Transfer-Encoding other than chunked */
 	bool chunked;
 	int64_t date, retry_at; /* by the server's clock, in seconds since 1970; -1: not said */

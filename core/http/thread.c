@@ -98,7 +98,7 @@ static void stream_done(struct http_stream *s, CURLcode code)
 		stream_fail_address(s);
 	} else if (s->fault) {
 		stream_fail(s, s->fault, s->fault_why);
-	} else if (s->again || s->token_wanted || (s->asks && code == CURLE_OK)) {
+	} else if (s->again || s->token_wanted || s->recode || (s->asks && code == CURLE_OK)) {
 		http_hop_end(s);
 		r = s->asks ? http_token_end(s, &why) : 0;
 		ready = !s->token_wanted || http_token_begin(s);

@@ -532,7 +532,7 @@ class Answer:
             return self.short(int(code or 500), self.retry_after())
         count, _, code = o.get('odd', '0').partition(':')
         if self.nth == int(count):
-            return self.short(int(code), ['Content-Type: text/html'])
+            return self.short(int(code), ['Content-Type: text/html'], b'<html>%d</html>\n')
         if o.int('nosuffix', 1) > 1 and self.headers.get('range', '').startswith('bytes=-'):
             return self.short(o.int('nosuffix'))
         count, _, n = o.get('brief', '0:0').partition(':')
@@ -559,8 +559,8 @@ class Answer:
         return [f'{name}: {self.o[key]}' for name, key in (('Retry-After', 'retryafter'), ('RateLimit', 'ratelimit'))
                 if key in self.o]
 
-    def short(self, status, lines=()):
-        body = b'<html>%d</html>\n' % status if status != 204 else b''
+    def short(self, status, lines=(), body=None):
+        body = (body or b'%d\n') % status if status != 204 else b''
         self.status = status
         self.lines = list(lines) + ['Content-Length: %d' % len(body)]
         self.send_head()

@@ -77,6 +77,26 @@ def test_validators_where_nothing_has_a_hash(fault, cache, kind, says):
     assert says in p.stderr.decode() and p.stdout in (data, b'')
 
 
+# ---- codings ----
+
+
+@pytest.mark.parametrize('word', ['aws-chunked', 'none', 'utf-8', 'binary', 'identity', 'UTF-8, aws-chunked'])
+def test_codings_that_are_none(fault, mount, cache, url, word):
+    """Over the very bytes: by ranges, as a whole, as a part that was there, for an object of LINKS."""
+    cat(cache, url(**{'as': word}))
+    assert len(fault.requests('d.carton')) <= 6, 'none is asked for twice'
+    assert ctl('verify', cache.flag, '--memory=1G', url(norange=1, **{'as': word})).returncode == 0
+    c = LinkedCarton(method='stored').link('model/l', X, fault.url('l', size=len(X), seed=5, **{'as': word}))
+    c.write(os.path.join(fault.root, 'linked.carton'))
+    with mount(os.path.join(fault.root, 'linked.carton'), *PRIVATE, *cache.options) as m:
+        assert m.read('model/l') == X
+
+
+def test_real_coding_beside_one(fault, cache, url):
+    """A store has gzip, and its own word before it; what is read is what was coded."""
+    assert ctl('verify', cache.flag, url(norange=1, enc='gzip', **{'as': 'aws-chunked, gzip'})).returncode == 0
+
+
 # ---- one odd answer in the middle ----
 
 

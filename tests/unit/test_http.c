@@ -158,6 +158,7 @@ static void test_coding_refused(void **state)
 		  "coded more than once" },
 		{ "/size=1000/as=a,b,c,d,e,f,g,h/x", -EBADMSG, "" },
 		{ "/size=1000/as=compress/x", -EOPNOTSUPP, "cannot be read here" },
+		{ "/size=1000/as=none,compress/h=Transfer-Encoding:gzip/x", -EBADMSG, "" },
 		{ "/size=1000/as=gzip/x", -EBADMSG, "broken" },
 		{ "/size=1000/as=br/x", -EBADMSG, "broken" },
 		{ "/size=1000/as=zstd/x", -EBADMSG, "broken" },
@@ -190,6 +191,46 @@ static void test_coding_refused(void **state)
 		assert_int_equal(response.status, 404);
 		http_reader_close(s);
 	}
+	http_free(http);
+}
+
+/* Words that are no coding, over the very bytes: with libcurl's decoders and without. */
+static void test_odd_codings(void **state)
+{
+	static const char *const words[] = {
+		"aws-chunked",		 "none",	    "utf-8",   "binary", "identity", "8bit", "*",
+		"a,b,c,d", "%3Bq%3D1", "a-name-longer-than-any", "aws-chunked,,none"
+	};
+	struct http *http = start_default();
+	struct http_response r;
+	char url[URL_MAX];
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
+		struct http_request q = { .url = url };
+
+		for (int k = 0; k < 4; k++) {
+			q.has_range = k & 1;
+			q.last = 999;
+			q.identity = k & 2;
+			url_of(&main_server, url, "/size=1000/as=%s/x", words[i]);
+			assert_int_equal(ask(http, &q, pattern(0), &r), 1000);
+			assert_string_equal(r.coding, "");
+			assert_false(r.coded);
+			assert_int_equal(r.length, 1000);
+		}
+	}
+	/* beside a real one: the owner decodes that */
+	url_of(&main_server, url, "/size=1000/enc=gzip/as=aws-chunked,gzip/x");
+	assert_true(ask(http, &(struct http_request){ .url = url }, NULL, &r) > 0);
+	assert_true(r.coded);
+	assert_string_equal(r.coding, "gzip");
+	/* a server that codes all the same */
+	url_of(&main_server, url, "/size=1000/enc=gzip/norange/x");
+	assert_int_equal(ask(http, &(struct http_request){ .url = url, .has_range = true, .last = 9 },
+			     pattern(0), &r),
+			 1000);
+	assert_false(r.coded);
 	http_free(http);
 }
 
@@ -512,6 +553,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_codings),
 		cmocka_unit_test(test_bombs),
 		cmocka_unit_test(test_coding_refused),
+		cmocka_unit_test(test_odd_codings),
 		cmocka_unit_test(test_range),
 		cmocka_unit_test(test_range_lies),
 		cmocka_unit_test(test_validators),

@@ -675,11 +675,15 @@ static void test_header_codings(void **state)
 	assert_int_equal(h.codings, 2);
 	assert_int_equal(
 		feed(&h, "HTTP/1.1 200 x\r\nContent-Encoding: a-name-longer-than-that\r\n\r\n"), 0);
-	assert_string_equal(h.response.coding, "a-name-longer-t");
-	/* counted, so it has a name */
+	assert_true(h.odd_coding && h.codings == 0);
+	assert_string_equal(h.response.coding, "");
 	assert_int_equal(feed(&h, "HTTP/1.1 200 x\r\nContent-Encoding: ;q=1\r\n\r\n"), 0);
-	assert_int_equal(h.codings, 1);
-	assert_string_equal(h.response.coding, "?");
+	assert_true(h.odd_coding && h.codings == 0);
+	assert_int_equal(feed(&h, "HTTP/1.1 200 x\r\nContent-Encoding: utf-8, Br\r\n\r\n"), 0);
+	assert_true(h.odd_coding && h.codings == 1);
+	assert_string_equal(h.response.coding, "br");
+	assert_int_equal(feed(&h, "HTTP/1.1 200 x\r\nContent-Encoding: gzip\r\n\r\n"), 0);
+	assert_false(h.odd_coding);
 	assert_int_equal(feed(&h, "HTTP/1.1 200 x\r\nTransfer-Encoding: Chunked\r\n"
 				  "Content-Length: 5\r\n\r\n"),
 			 0);
