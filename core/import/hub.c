@@ -268,22 +268,26 @@ int hub_read_page(struct listing *l, const struct buf *text)
 	return r;
 }
 
-/* Checks where a page leads: to another page of the same list. */
-static int check_next(const struct listing *l, const char *next, const char *earlier)
+/* Replaces the URL of a page by that of the one to which it leads: of the same list. */
+static int go_on(const struct listing *l, const char *next, const char *earlier, char **url)
 {
-	size_t n = strlen(l->repo->server);
-	const char *what = strncmp(next, l->repo->server, n) != 0 || next[n] != '/' ?
-				   "at another server, which is not asked" :
-			   !strstr(next, l->commit)   ? "at another commit" :
-			   strcmp(next, earlier) == 0 ? "where it has been, in a circle" :
-							NULL;
+	char *asked = *url;
+	int r;
 
-	return what ? log_error(-EBADMSG, l->name, "the list of its files goes on %s", what) : 0;
+	*url = NULL;
+	r = *next ? import_next(asked, next, url) : 0;
+	free(asked);
+	if (r == -EBADMSG)
+		return log_error(r, l->name, "the list of its files goes on at another commit");
+	if (r == 0 && *url && strcmp(*url, earlier) == 0)
+		return log_error(-EBADMSG, l->name,
+				 "the list of its files goes on where it has been, in a circle");
+	return r;
 }
 
 static int list(const struct import *im, struct listing *l)
 {
-	char next[HTTP_MAX_NEXT], earlier[HTTP_MAX_NEXT] = "";
+	char next[HTTP_MAX_NEXT], earlier[HTTP_MAX_URL + HTTP_MAX_NEXT] = "";
 	char *url = url_of(l, "tree", l->commit, "?recursive=true&expand=false");
 	int r = url ? 0 : -ENOMEM;
 
@@ -297,17 +301,14 @@ static int list(const struct import *im, struct listing *l)
 							 MAX_LISTING_PAGES);
 		if (r == 0)
 			r = hub_read_page(l, &text);
-		if (r == 0 && *next)
-			r = check_next(l, next, earlier);
-		/* a circle comes back to one of these, however long it is */
-		if (r == 0 && (page & (page + 1)) == 0)
-			memcpy(earlier, next, sizeof(earlier));
 		import_forget(im, &text);
-		free(url);
-		url = r == 0 && *next ? strdup(next) : NULL;
-		if (r == 0 && *next && !url)
-			r = -ENOMEM;
+		if (r == 0)
+			r = go_on(l, next, earlier, &url);
+		/* a circle comes back to one of these, however long it is */
+		if (r == 0 && url && (page & (page + 1)) == 0)
+			snprintf(earlier, sizeof(earlier), "%s", url);
 	}
+	free(url);
 	return r;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Shared by the files of this folder, lowest first: ask, kept, small, oci_get, referrers, listers,
- * import.
+ * Shared by the files of this folder, lowest first: ask, page, kept, small, oci_get, referrers,
+ * listers, import.
  */
 #ifndef CARTON_IMPORT_INTERNAL_H
 #define CARTON_IMPORT_INTERNAL_H
@@ -34,6 +34,15 @@ struct import_question {
 /* The same with more to say. */
 int import_get(const struct import *im, const struct listing *l, struct import_question *q,
 	       struct buf *ret);
+
+/* ---- page.c ---- */
+
+/*
+ * The URL of the page that follows the one at `asked`, if a server says that it is at `next`, which
+ * may be relative: at the same address, with the query of `next`. 0, malloc'ed; -EBADMSG: the last
+ * component of its path is another one, so that it is another list; -ENOMEM.
+ */
+int import_next(const char *asked, const char *next, char **ret);
 
 /* ---- kept.c ---- */
 

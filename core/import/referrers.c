@@ -127,18 +127,18 @@ int referrers_read(const char *name, const struct buf *text, const char *member,
 
 /* ---- the list ---- */
 
-/* Where the list goes on: nowhere (""), or at the same server, whose name may be left out. */
+/* Where the list goes on: nowhere (""), or on another page of it. */
 static int go_on(const struct listing *l, const char *next, char url[HTTP_MAX_URL])
 {
-	const char *server = l->repo->server;
-	size_t n = strlen(server);
+	char *page = NULL;
+	int r = *next ? import_next(url, next, &page) : 0;
 
-	if (*next && *next != '/' && (strncmp(next, server, n) != 0 || next[n] != '/'))
-		return log_error(-EBADMSG, l->name,
-				 "the list of its signatures goes on at another server, which is "
-				 "not asked");
-	snprintf(url, HTTP_MAX_URL, "%s%s", *next == '/' ? server : "", next);
-	return 0;
+	if (r == 0)
+		snprintf(url, HTTP_MAX_URL, "%s", page ? page : "");
+	free(page);
+	if (r == -EBADMSG)
+		return log_error(r, l->name, "the list of its signatures goes on as another list");
+	return r;
 }
 
 static int list_from(const struct import *im, struct listing *l, struct search *all,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Any text as what a hub answers: the first line as a revision, each other one as a page of files;
- * behind the line "ms" all of it as what ModelScope answers.
+ * behind the line "ms" all of it as what ModelScope answers; behind "next" as where a list goes on.
  * What is accepted makes a carton that opens, with a path, a hash and a size for each file.
  */
 #include <string.h>
@@ -89,6 +89,24 @@ static int read_modelscope(struct listing *l, const char *at, const char *end)
 	return r;
 }
 
+#define ASKED "https://hub/base/api/models/org/repo/tree/1c"
+
+/* Wherever it is said to go on, it is asked for there. */
+static int read_next(const char *at, const char *end)
+{
+	char *next = strndup(at, (size_t)(end - at)), *url = NULL;
+
+	CHECK(next);
+	if (import_next(ASKED "?recursive=true", next, &url) == 0) {
+		CHECK(strncmp(url, ASKED, strlen(ASKED)) == 0);
+		CHECK(!url[strlen(ASKED)] || url[strlen(ASKED)] == '?');
+		CHECK(!strchr(url, '#') && strlen(url) <= strlen(ASKED) + strlen(next));
+	}
+	free(url);
+	free(next);
+	return 0;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
 	struct repository repo = {
@@ -101,6 +119,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	struct budget budget;
 	int r;
 
+	if (n >= 5 && memcmp(text, "next\n", 5) == 0)
+		return read_next(text + 5, text + n);
 	budget_init(&budget, 256 * MIB);
 	l.budget = l.names.budget = &budget;
 	l.lister = ms ? &modelscope_lister : &hub_lister;

@@ -183,7 +183,7 @@ def entry(path, data=b'x', **kw):
     (text(b'[{"path":' + b'[{"a":' * 10**6), 'is no JSON'),
     (text(b'[{"type":"directory"},{"type":"commit","path":"x","size":1,"oid":"%s"}]' % (b'1' * 40)), 'without a path'),
     (text(b'[]', Link='<{hub}/api/models/me/my-model/tree/main?cursor=1>; rel="next"'), 'at another commit'),
-    (text(b'[]', Link='</elsewhere>; rel="next"'), 'at another server'),
+    (text(b'[]', Link='</elsewhere>; rel="next"'), 'at another commit'),
     (text(json.dumps([entry('x', b'y', size=17 * MIB)]).encode()), '16 MiB'),
     (text(b'{}', at='/revision/'), 'has no commit'),
     (text(b'{"sha": "%s"}' % (b'Z' * 40), at='/revision/'), 'has no commit'),
@@ -507,11 +507,35 @@ def test_redirects_elsewhere(cache):
         hub.change = lambda p, s, h, b: (302, {'Location': 'http://10.1.2.3/x'}, b'') if '/resolve/' in p else None
         p = ctl('ls', cache.flag, 'hf://me/my-model', env=env(hub, HF_TOKEN=TOKEN))
         assert p.returncode and 'a redirect leads to a private address' in p.stderr, p.stderr
-        hub.change = lambda p, s, h, b: (s, {'Link': f'<{other.endpoint}{p}&cursor=1>; rel="next"'}, b) \
-            if '/tree/' in p else None
-        p = ctl('ls', cache.flag, 'hf://me/my-model', env=env(hub, HF_TOKEN=TOKEN))
-        assert p.returncode and 'goes on at another server, which is not asked' in p.stderr, p.stderr
         assert len(other.asked) == 2 and not cache.objects()
+
+
+# as a mirror passes on what the hub says, a proxy what it is itself called, and RFC 8288 has it
+NEXT = {
+    'itself': '{endpoint}{path}', 'the hub': 'https://huggingface.co{path}', 'another': '{other}{path}',
+    'another path': '{other}/behind/a/proxy{path}', 'without a scheme': '//huggingface.co{path}', 'relative': '{path}',
+    'last component': '{last}', 'encoded': '{other}{encoded}', 'query': '',
+}
+
+
+@pytest.mark.parametrize('how', NEXT)
+def test_next_page(cache, how):
+    """Its path and query are asked for at the endpoint, which alone gets the token, wherever it says that it is."""
+    wanted = files(5)
+    with HubServer({NAME: Repo(wanted)}) as other, HubServer({NAME: Repo(wanted, page=4)}, token=TOKEN) as hub:
+        def change(p, s, h, b):
+            link = h.get('Link', '')
+            if link:
+                url = link[1:link.index('>')]
+                path, _, query = url[len(hub.endpoint):].partition('?')
+                there = NEXT[how].format(endpoint=hub.endpoint, other=other.endpoint, path=path, last=path.split('/')[-1],
+                                         encoded=path[:-1] + f'%{ord(path[-1]):02X}')
+                return s, h | {'Link': f'<{there}?{query}#x>; rel="next"'}, b
+        hub.change = change
+        p = ctl('ls', cache.flag, 'hf://me/my-model', env=env(hub, HF_TOKEN=TOKEN))
+        assert p.returncode == 0 and all(f'model/{name}' in p.stdout for name in wanted), p.stderr
+        assert len([p for p in hub.asked if '/tree/' in p]) == 3
+        assert not other.asked and set(hub.tokens) == {f'Bearer {TOKEN}'}
 
 
 def test_marked_files(cache):

@@ -103,7 +103,7 @@ def test_not_looked_for(mount, cache, work, registry):
 
 
 def test_a_list(cache, work, registry):
-    """A registry that has a list is asked for it; it goes on there, and only there."""
+    """A registry that has a list is asked for it; it goes on there, and only there, whatever name it has for itself."""
     s = Signed(registry, work, *TEXTS[:3])
     first, second, third = (listed(b) for b in s.bundles)
 
@@ -114,9 +114,16 @@ def test_a_list(cache, work, registry):
         return 200, {'Content-Type': INDEX, 'Link': f'<{path}&page=2>; rel="next"'}, index_of(first, second)
     with s.api(answer) as front:
         assert find(cache, front.oci(s.url), '"signer": 2') == (0, TEXTS[:3], '')
-    with s.api(lambda path: (200, {'Link': '<http://127.0.0.1:1/x>; rel="next"'}, index_of(first))) as front:
-        status, texts, said = find(cache, front.oci(s.url))
-        assert status == 1 and not texts and 'goes on at another server' in said, said
+    for end, link in ((0, 'https://127.0.0.1:1'), (0, '/base'), (1, '')):
+        def elsewhere(path):
+            status, headers, body = answer(path)
+            if 'Link' in headers:
+                headers['Link'] = headers['Link'].replace('<', '<' + link) if link else '<http://127.0.0.1:1/x>; rel="next"'
+            return status, headers, body
+        with s.api(elsewhere) as front:
+            status, texts, said = find(cache, front.oci(s.url), '"signer": 2' if end == 0 else '"signer": 1')
+            assert status == end and (texts == TEXTS[:3]) == (end == 0), said
+            assert end == 0 or 'goes on as another list' in said, said
 
 
 def test_the_one_that_is_wanted(cache, work, registry):
