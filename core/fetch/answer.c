@@ -185,11 +185,12 @@ static int put_decoded(void *ctx, const void *data, size_t n)
 
 /*
  * Does a refusal of the last bytes perhaps mean that the server has no such ranges? Not if it wants
- * a login, or may be better later.
+ * a login, or may be better later; a store that checks signatures means these by 403.
  */
-static bool lacks_suffix(int status, int error)
+static bool lacks_suffix(const struct url *u, int status, int error)
 {
-	if (status == 401 || status == 407 || error == -EBUSY)
+	if (status == 401 || status == 407 || error == -EBUSY ||
+	    (status == 403 && strncmp(u->url, "s3://", 5) == 0))
 		return false;
 	return error != -EAGAIN || status == 500 || status == 501;
 }
@@ -203,7 +204,7 @@ int answer_take(struct fetcher *x, struct conn *c, const struct http_response *a
 	u->status = a->status;
 	strcpy(u->reason, a->reason);
 	u->gzip = !strcmp(a->coding, "gzip") || !strcmp(a->coding, "x-gzip");
-	if (r < 0 && x->f.what == FETCH_SUFFIX && lacks_suffix(a->status, r)) {
+	if (r < 0 && x->f.what == FETCH_SUFFIX && lacks_suffix(u, a->status, r)) {
 		x->final = true;
 		return 1;
 	}

@@ -22,11 +22,13 @@ static const char *variable(const char *name)
 	return value && *value ? value : NULL;
 }
 
-/* Copies a value, cut to n - 1 bytes. */
+/* Copies a value without the space and line ends behind it, cut to n - 1 bytes. */
 static void copy(char *to, size_t n, const char *value)
 {
 	size_t len = value ? strnlen(value, n - 1) : 0;
 
+	while (len > 0 && strchr(" \t\r\n", value[len - 1]))
+		len--;
 	if (len > 0)
 		memcpy(to, value, len);
 	to[len] = '\0';

@@ -145,6 +145,15 @@ static size_t on_token_head(struct http_stream *s, size_t n)
 			     "the token server gives no token");
 }
 
+/* The scheme knows where to ask instead: the Location beside that is not taken. */
+static bool says_region(const struct http_stream *s)
+{
+	const struct http_header *header = &s->response_header;
+
+	return s->login && !s->left_origin && s->login->scheme->moved && *header->region &&
+	       header->response.status == 301;
+}
+
 static size_t on_head_end(struct http_stream *s, size_t n)
 {
 	const struct http_header *header = &s->response_header;
@@ -164,7 +173,8 @@ static size_t on_head_end(struct http_stream *s, size_t n)
 		   http_secrets_refused(s);
 	s->token_wanted = !s->again && http_token_wanted(s);
 	s->recode = !s->again && !s->token_wanted && !http_header_redirect(header) && recode(s);
-	if (s->again || s->token_wanted || s->recode || (!s->sends && http_header_redirect(header))) {
+	if (s->again || s->token_wanted || s->recode ||
+	    (!s->sends && http_header_redirect(header) && !says_region(s))) {
 		s->redirected = true;
 		/* A short body is read to the end, so that the connection can be reused. */
 		if (s->head_only || (header->response.length >= 0 &&

@@ -142,6 +142,8 @@ struct http_stream {
 	char *seen[HTTP_MAX_REDIRECTS + 1];
 	unsigned n_seen;
 	struct login *login;   /* signs it, as long as it has not left its origin; or NULL */
+	char *signed_url;      /* the URL that it makes requests of */
+	bool moved;	       /* it was told once to ask elsewhere */
 	bool from_redirect;    /* began at a redirect target: allowed and left_origin are its */
 	bool left_origin;      /* a redirect has: no credentials any more */
 	unsigned headers_sent; /* the version of the user's; 0: none */
@@ -193,6 +195,12 @@ static inline int http_add_line(struct curl_slist **list, const char *line)
 	*list = l;
 	return 0;
 }
+
+/*
+ * May it be the name of a region: [a-z0-9-]{1,32}? A server says it, and it becomes a part of the
+ * name of the host that gets the signature.
+ */
+bool http_region_ok(const char *text);
 
 /* ---- stream.c ---- */
 

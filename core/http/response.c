@@ -288,6 +288,13 @@ static void header_code(struct http_response *response, const char *value)
 		memcpy(response->reason, value, n + 1);
 }
 
+bool http_region_ok(const char *text)
+{
+	size_t n = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789-");
+
+	return n > 0 && n <= 32 && !text[n];
+}
+
 static int header_field(struct http_header *header, const char *name, const char *value)
 {
 	struct http_response *response = &header->response;
@@ -314,6 +321,8 @@ static int header_field(struct http_header *header, const char *name, const char
 		header_modified(response, value);
 	else if (!strcasecmp(name, "link"))
 		header_link(response, value);
+	else if (!strcasecmp(name, "x-amz-bucket-region") && http_region_ok(value))
+		strcpy(header->region, value);
 	else if (!strcasecmp(name, "x-error-code"))
 		header_code(response, value);
 	else if (!strcasecmp(name, "range"))

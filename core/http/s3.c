@@ -17,8 +17,17 @@
 #define MAX_SKEW_S 900	      /* S3 refuses what is signed by a clock that is off by more */
 #define MAX_DATE 253402300799 /* the end of 9999: what is later has no place in a signature */
 
+#define MAX_MOVED 8 /* buckets of which S3 has said where they are */
+
+struct bucket {
+	char name[64], region[33];
+};
+
 struct s3 {
 	struct login login;
+	pthread_mutex_t lock; /* guards the next two: any thread asks, network threads are told */
+	struct bucket moved[MAX_MOVED];
+	size_t n_moved; /* all so far */
 	struct aws_environment environment;
 	struct aws_place place;
 	struct aws_keys keys;
@@ -85,9 +94,63 @@ char *s3_url_at(const struct aws_place *place, const char *url)
 	return out.data;
 }
 
+/* ---- regions ---- */
+
+/* What is known of the bucket of a URL; NULL: nothing. Lock held. */
+static struct bucket *find_bucket(struct s3 *s, const char *url)
+{
+	size_t n = bucket_len(url);
+
+	for (size_t i = 0; i < MIN(s->n_moved, MAX_MOVED); i++)
+		if (strlen(s->moved[i].name) == n &&
+		    strncmp(s->moved[i].name, url + strlen(SCHEME), n) == 0)
+			return &s->moved[i];
+	return NULL;
+}
+
+/* Where the bucket of a URL is, as far as it is known. */
+static struct aws_place place_of(struct s3 *s, const char *url)
+{
+	struct aws_place place = s->place;
+	const struct bucket *b;
+
+	pthread_mutex_lock(&s->lock);
+	b = find_bucket(s, url);
+	if (b)
+		strcpy(place.region, b->region);
+	pthread_mutex_unlock(&s->lock);
+	return place;
+}
+
 static char *request_url(struct login *l, const char *url)
 {
-	return s3_url_at(&container_of(l, struct s3, login)->place, url);
+	struct aws_place place = place_of(container_of(l, struct s3, login), url);
+
+	return s3_url_at(&place, url);
+}
+
+/* Keeps where a bucket is, and says it once. */
+static void keep_region(struct s3 *s, const char *url, const char *region)
+{
+	struct bucket *b;
+	bool known;
+
+	pthread_mutex_lock(&s->lock);
+	b = find_bucket(s, url);
+	known = strcmp(b ? b->region : s->place.region, region) == 0;
+	if (!known && !b)
+		b = &s->moved[s->n_moved++ % MAX_MOVED];
+	if (!known) {
+		snprintf(b->name, sizeof(b->name), "%.*s", (int)bucket_len(url),
+			 url + strlen(SCHEME));
+		strcpy(b->region, region);
+	}
+	pthread_mutex_unlock(&s->lock);
+	if (!known)
+		http_log(CARTON_LOG_NOTICE, url,
+			 "the bucket is in the region %s, and not in %s: it is asked there; with "
+			 "AWS_REGION=%s it is at once",
+			 region, s->place.region, region);
 }
 
 /* ---- keys ---- */
@@ -122,6 +185,7 @@ static void logout(struct login *l)
 	struct s3 *s = container_of(l, struct s3, login);
 
 	helper_end(&s->helper);
+	pthread_mutex_destroy(&s->lock);
 	explicit_bzero(s, sizeof(*s));
 	free(s);
 }
@@ -135,6 +199,7 @@ static int login(const char *url, struct cancel *stop, struct login **ret)
 	(void)url;
 	if (!s)
 		return -ENOMEM;
+	pthread_mutex_init(&s->lock, NULL);
 	s->helper.fd = -1;
 	aws_look_around(&s->environment);
 	r = aws_place(&s->environment, &s->place);
@@ -179,9 +244,10 @@ static const struct aws_keys *keys_now(struct s3 *s)
 static int sign(struct login *l, struct http_stream *stream)
 {
 	struct s3 *s = container_of(l, struct s3, login);
+	struct aws_place place = place_of(s, stream->signed_url);
 	struct sigv4 request = {
 		.keys = keys_now(s),
-		.region = s->place.region,
+		.region = place.region,
 		.method = stream->head_only ? "HEAD" : "GET",
 		.target = &stream->target,
 		.when = (int64_t)time(NULL) + s->skew_s,
@@ -250,6 +316,32 @@ static void copy_element(const char *xml, const char *name, char *ret, size_t n)
 	ret[len] = '\0';
 }
 
+/*
+ * 301 PermanentRedirect or 400 AuthorizationHeaderMalformed: the bucket is in another region. Only
+ * its name is taken, and becomes a part of the host that we would have asked in that region.
+ */
+static char *moved(struct login *l, const struct http_stream *stream, const char *body)
+{
+	const struct http_header *header = &stream->response_header;
+	const char *error = body ? strstr(body, "<Error>") : NULL;
+	struct s3 *s = container_of(l, struct s3, login);
+	char code[64] = "", region[64] = "";
+
+	if (error) {
+		copy_element(error, "<Code>", code, sizeof(code));
+		copy_element(error, "<Region>", region, sizeof(region));
+	}
+	if (*header->region)
+		strcpy(region, header->region);
+	if (header->response.status != 301 &&
+	    (header->response.status != 400 || strcmp(code, "AuthorizationHeaderMalformed") != 0))
+		return NULL;
+	if (!http_region_ok(region))
+		return NULL;
+	keep_region(s, stream->signed_url, region);
+	return request_url(l, stream->signed_url);
+}
+
 /* <Error><Code>AccessDenied</Code><Message>Access Denied</Message>… */
 static void reason(const char *body, char *ret, size_t n)
 {
@@ -273,6 +365,7 @@ const struct scheme s3_scheme = {
 	.request_url = request_url,
 	.sign = sign,
 	.refused = refused,
+	.moved = moved,
 	.reason = reason,
 	.links_may = same_bucket,
 	.links_fault = "refused: LINKS may lead to the bucket of an s3 carton only",

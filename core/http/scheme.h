@@ -83,6 +83,11 @@ struct scheme {
 	int (*sign)(struct login *l, struct http_stream *stream);
 	/* Network thread: the server has refused them (401 or 403). True: sign anew. */
 	bool (*refused)(struct login *l, const struct http_stream *stream);
+	/*
+	 * Network thread: the URL to ask in place of that of a request which was answered so, made
+	 * by the scheme of what the user named; malloc'ed. NULL: none. `body` may be NULL.
+	 */
+	char *(*moved)(struct login *l, const struct http_stream *stream, const char *body);
 	/* What the body of a status from 300 says is wrong, "" if nothing; cut to n - 1 bytes. */
 	void (*reason)(const char *body, char *ret, size_t n);
 	/*

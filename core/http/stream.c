@@ -44,6 +44,7 @@ void http_stream_unref(struct http_stream *s)
 		return;
 	for (unsigned i = 0; i < s->n_seen; i++)
 		free(s->seen[i]);
+	free(s->signed_url);
 	http_target_finish(&s->target);
 	http_header_finish(&s->response_header);
 	buf_finish(&s->kept);
@@ -262,8 +263,11 @@ static int set_signed_target(struct http_stream *s, const struct scheme *scheme,
 	if (!login || (s->trust == HTTP_LINKS && !links_may(http, scheme, url)))
 		return -EACCES;
 	text = scheme->request_url(login, url);
-	if (!text)
+	s->signed_url = strdup(url);
+	if (!text || !s->signed_url) {
+		free(text);
 		return -ENOMEM;
+	}
 	s->login = login;
 	s->trust = HTTP_USER;
 	r = http_target_parse(NULL, text, &s->target, ret_why);

@@ -88,6 +88,29 @@ static int redirect(struct http_stream *s, const char **ret_why)
 	return 0;
 }
 
+/* The scheme makes another URL of the refusal: that is asked in place of this one, once. */
+static bool move(struct http_stream *s)
+{
+	const struct scheme *scheme = s->login->scheme;
+	struct http_target next;
+	const char *why;
+	char *url = s->moved || !scheme->moved ? NULL : scheme->moved(s->login, s, s->kept.data);
+	bool moved = url && http_target_parse(NULL, url, &next, &why) == 0;
+
+	free(url);
+	if (!moved)
+		return false;
+	s->moved = true;
+	http_hop_end(s);
+	free(s->seen[--s->n_seen]);
+	http_target_finish(&s->target);
+	s->target = next;
+	buf_finish(&s->kept);
+	s->kept = buf_init(HTTP_MAX_KEPT_BODY);
+	hop_start(s);
+	return true;
+}
+
 static void stream_done(struct http_stream *s, CURLcode code)
 {
 	const char *why = NULL;
@@ -115,6 +138,8 @@ static void stream_done(struct http_stream *s, CURLcode code)
 		else
 			hop_start(s);
 	} else if (s->keeps) {
+		if (move(s))
+			return;
 		http_hop_refused(s);
 		stream_finish(s, code == CURLE_OK ? 0 : -ECONNRESET);
 	} else if (code != CURLE_OK) {

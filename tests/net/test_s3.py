@@ -32,6 +32,9 @@ class Store(Served):
         self.ahead = 0          # seconds of its clock before ours
         self.date = None        # or what it says
         self.explain = ''       # the body of a refusal; {} is the fault
+        self.region = None      # of the bucket; a signature for another one is refused by
+        self.elsewhere = lambda: (400, {}, '')
+        self.payer = False      # it wants to be told that the requester pays
         self.seen, self.lock = [], threading.Lock()
 
     def __enter__(self):
@@ -53,6 +56,8 @@ class Store(Served):
         if not found:
             return 'no signature'
         who, date, region, names, signature = found.groups()
+        if self.region not in (None, region):
+            return 'another region'
         secret, token = self.keys.get(who, (None, None))
         if secret is None:
             return f'unknown key {who}'
@@ -61,6 +66,8 @@ class Store(Served):
         if h.headers.get('x-amz-security-token') != token:
             return 'wrong token'
         names = names.split(';')
+        if self.payer and (h.headers.get('x-amz-request-payer') != 'requester' or 'x-amz-request-payer' not in names):
+            return 'AccessDenied'
         when = datetime.datetime.strptime(h.headers['x-amz-date'] + '+0000', '%Y%m%dT%H%M%SZ%z').timestamp()
         if date != h.headers['x-amz-date'][:8] or abs(when - time.time() - self.ahead) > 900:
             return 'RequestTimeTooSkewed'
@@ -88,7 +95,13 @@ class Store(Served):
         data = self.objects.get(path.removeprefix('/bucket/'))
         status = 403 if fault else 404 if data is None else 206 if h.headers.get('Range') else 200
         body = data if status < 300 else self.explain.format(fault).encode()
+        headers = {}
+        if fault == 'another region':
+            status, headers, body = self.elsewhere()
+            body = body.encode()
         h.send_response(status)
+        for name, value in headers.items():
+            h.send_header(name, value)
         if status == 206:
             a, b = re.fullmatch(r'bytes=(\d*)-(\d*)', h.headers['Range']).groups()
             first = int(a) if a else max(0, len(data) - int(b))
@@ -186,6 +199,53 @@ def test_what_s3_says(cache, tmp_path, text, says):
         assert len(s.seen) == 1
 
 
+# ---- regions ----
+
+BODY = '<?xml version="1.0"?><Error><Code>{}</Code><Message>x</Message>{}<Endpoint>127.0.0.1:1</Endpoint></Error>'
+REAL = 'eu-west-1'
+ELSEWHERE = {
+    '301': (301, {'x-amz-bucket-region': REAL}, BODY.format('PermanentRedirect', '')),
+    '301 and a Location': (301, {'x-amz-bucket-region': REAL, 'Location': 'http://127.0.0.1:1/bucket/m.carton'}, ''),
+    '400': (400, {}, BODY.format('AuthorizationHeaderMalformed', f'<Region>{REAL}</Region>')),
+    '400 with a header': (400, {'x-amz-bucket-region': REAL}, BODY.format('AuthorizationHeaderMalformed', '')),
+}
+
+
+@pytest.mark.parametrize('how', ELSEWHERE)
+def test_another_region(mount_fg, cache, tmp_path, how):
+    """A bucket is asked in its region, which is said once, wherever a Location or the body says that it is."""
+    c, data = a_carton(tmp_path)
+    with Store({'m.carton': data}) as s:
+        s.region, s.elsewhere = REAL, lambda: ELSEWHERE[how]
+        with mount_fg('s3://bucket/m.carton', *cache.options, env=s.env()) as m:
+            as_expected(m, c)
+            said, = lines_of(m.log(), 'region')
+        assert f'the bucket is in the region {REAL}, and not in eu-central-1' in said and f'AWS_REGION={REAL}' in said
+        assert [fault for _, fault, _ in s.seen].count('another region') == 1, 'all later requests begin there'
+
+
+@pytest.mark.parametrize('region', ['x.evil', 'evil/', '@evil', 'evil:1', 'x' * 33, 'EU', '', '-\tx', '&lt;', '%2e'])
+def test_what_is_no_region(cache, tmp_path, region):
+    """It would be a part of the name of the host that gets the signature."""
+    _, data = a_carton(tmp_path)
+    for elsewhere in ((301, {'x-amz-bucket-region': region}, BODY.format('PermanentRedirect', '')),
+                      (400, {}, BODY.format('AuthorizationHeaderMalformed', f'<Region>{region}</Region>'))):
+        with Store({'m.carton': data}) as s:
+            s.region, s.elsewhere = REAL, lambda: elsewhere
+            p = ctl('hash', cache.flag, 's3://bucket/m.carton', env=s.env())
+            assert p.returncode == 1 and 'in the region' not in p.stderr, p.stderr
+            assert all(fault == 'another region' for _, fault, _ in s.seen)
+
+
+def test_region_that_moves_on(cache, tmp_path):
+    """A store that sends on and on is followed once for each request."""
+    _, data = a_carton(tmp_path)
+    with Store({'m.carton': data}) as s:
+        s.region, s.elsewhere = 'nowhere', lambda: (301, {'x-amz-bucket-region': f'r-{len(s.seen)}'}, '')
+        p = ctl('hash', cache.flag, 's3://bucket/m.carton', env=s.env())
+        assert p.returncode == 1 and len(s.seen) <= 4, (p.stderr, s.seen)
+
+
 def home(tmp_path, **files):
     where = tmp_path / 'home'
     (where / '.aws').mkdir(parents=True)
@@ -235,6 +295,18 @@ void *malloc(size_t n)
 
 
 @pytest.mark.needs_plain_build      # a sanitizer has a malloc of its own
+@pytest.mark.parametrize('end', ['\n', '\r\n', ' \n', '\t'])
+def test_secret_from_a_file_by_a_shell(cache, tmp_path, end):
+    """$(printf ...) and secrets of Kubernetes keep what is behind a value: no key has that."""
+    _, data = a_carton(tmp_path)
+    with Store({'m.carton': data}) as s:
+        s.keys = {ID: (SECRET, 'token')}
+        env = s.env(AWS_ACCESS_KEY_ID=ID + end, AWS_SECRET_ACCESS_KEY=SECRET + end, AWS_SESSION_TOKEN='token' + end,
+                    AWS_REGION=REAL + end)
+        p = ctl('hash', cache.flag, 's3://bucket/m.carton', env=env)
+        assert p.returncode == 0, p.stderr
+
+
 @pytest.mark.parametrize('config', [f'aws_access_key_id = {ID}\naws_secret_access_key={SECRET}\n',
                                     'credential_process = exec cat "{0}"\n'])
 def test_process_allocates_nothing(cache, tmp_path, config):
