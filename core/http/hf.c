@@ -151,6 +151,7 @@ static int login(const char *url, struct cancel *stop, struct login **ret)
 
 const struct scheme hf_scheme = {
 	.name = "hf",
+	.bundle = "REQUESTS_CA_BUNDLE",
 	.misspelt = "not a URL of the form " FORM,
 	.fault = fault,
 	.resolve = resolve,

@@ -154,6 +154,10 @@ static bool says_region(const struct http_stream *s)
 	       header->response.status == 301;
 }
 
+static const char proxy_password[] =
+	"the proxy, not the server, wants a user name and a password (status 407): give them in the "
+	"variable that names it, as in https_proxy=http://USER:PASSWORD@HOST:PORT";
+
 static size_t on_head_end(struct http_stream *s, size_t n)
 {
 	const struct http_header *header = &s->response_header;
@@ -161,6 +165,8 @@ static size_t on_head_end(struct http_stream *s, size_t n)
 	int r;
 
 	s->header_done = true;
+	if (s->proxied && header->response.status == 407)
+		return callback_fail(s, -EACCES, proxy_password);
 	/* the helper takes its time: the retries of the owner wait for it */
 	if (http_token_renews(s))
 		return callback_fail(
@@ -392,7 +398,7 @@ void http_hop_end(struct http_stream *s)
 
 int http_hop_error(struct http_stream *s, CURLcode code, const char **ret_why)
 {
-	long os_error = 0;
+	long os_error = 0, connected = 0;
 
 	*ret_why = *s->error_text ? s->error_text : curl_easy_strerror(code);
 	/* The text may quote a proxy URL with its password, and be cut before the @. */
@@ -405,6 +411,11 @@ int http_hop_error(struct http_stream *s, CURLcode code, const char **ret_why)
 	    (strstr(*ret_why, "self-signed") || strstr(*ret_why, "issuer certificate")))
 		*ret_why = "no CA that is known here has signed the server's certificate; if you "
 			   "trust it, name a file with its CA (option cacert)";
+	curl_easy_getinfo(s->easy, CURLINFO_HTTP_CONNECTCODE, &connected);
+	if (connected == 407) {
+		*ret_why = proxy_password;
+		return -EACCES;
+	}
 	switch (code) {
 	case CURLE_COULDNT_RESOLVE_HOST:
 	case CURLE_COULDNT_RESOLVE_PROXY:

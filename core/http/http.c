@@ -2,6 +2,7 @@
 /* All transfers of a carton: their start and their end. */
 #include <fcntl.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/pace.h"
@@ -41,6 +42,22 @@ static int set_source(struct http *http, const char *url)
 	return r;
 }
 
+static int set_cacert(struct http *http, const struct http_options *o)
+{
+	int fd = open(o->cacert, O_RDONLY | O_CLOEXEC), r = fd < 0 ? -errno : 0;
+	const char *from = o->cacert_from;
+	struct stat st;
+
+	if (r == 0 && fstat(fd, &st) == 0 && S_ISDIR(st.st_mode))
+		r = -EISDIR;
+	fd_close(fd);
+	if (r < 0)
+		return log_error(r, o->cacert, "the file of trusted authorities%s%s cannot be read: %s",
+				 from ? ", which is named by " : "", from ? from : "", strerror(-r));
+	http->cacert = strdup(o->cacert);
+	return http->cacert ? 0 : -ENOMEM;
+}
+
 static int set_options(struct http *http, const struct http_options *o)
 {
 	const struct login *login = o->source_scheme ? login_of(o->logins, o->source_scheme) : NULL;
@@ -52,6 +69,7 @@ static int set_options(struct http *http, const struct http_options *o)
 	http->stall_rate = o->stall_rate > 0 ? o->stall_rate : 1024;
 	http->budget = o->budget;
 	http->private_links = o->private_links;
+	http->requester_pays = o->requester_pays;
 	http->logins = o->logins;
 	if (o->source_url)
 		r = set_source(http, o->source_url);
@@ -59,20 +77,8 @@ static int set_options(struct http *http, const struct http_options *o)
 		r = http_secrets_load(http, o->header_file);
 	else if (r == 0 && login && login->header && !login->host)
 		r = http_secrets_add(http, login->header);
-	if (r == 0 && o->cacert) {
-		int fd = open(o->cacert, O_RDONLY | O_CLOEXEC);
-
-		if (fd < 0) {
-			r = -errno;
-			carton_log(CARTON_LOG_ERROR, o->cacert,
-				   "the file of trusted authorities cannot be read: %s",
-				   strerror(-r));
-		} else {
-			fd_close(fd);
-			http->cacert = strdup(o->cacert);
-			r = http->cacert ? 0 : -ENOMEM;
-		}
-	}
+	if (r == 0 && o->cacert)
+		r = set_cacert(http, o);
 	return r < 0 ? r : http_proxies_load(&http->proxies);
 }
 

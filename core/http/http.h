@@ -64,7 +64,9 @@ struct http_options {
 	long stall_ms;		 /* a transfer slower than stall_rate for this long fails */
 	long stall_rate;	 /* with -ETIMEDOUT; defaults 10,000 and 1024 bytes/s */
 	bool private_links;	 /* let LINKS and redirects reach private addresses */
-	const char *cacert;	 /* PEM file of the authorities to trust instead */
+	bool requester_pays;	 /* for what comes from buckets of S3 */
+	const char *cacert;	 /* PEM file of the authorities to trust instead, */
+	const char *cacert_from; /* and the variable of the environment that names it; or NULL */
 	const char *header_file; /* lines `Name: value`, for the origin of source_url only */
 	const char *source_url;	 /* what the user typed; NULL: nothing gets credentials */
 	struct login *logins;	 /* of the user (scheme.h) */
@@ -80,6 +82,12 @@ struct http_options {
  * -ELIBACC, logged; -ENOMEM.
  */
 int http_prepare(void);
+
+/*
+ * The file of authorities that the environment names for requests to that source: malloc'ed, with
+ * an absolute path, and the name of the variable; NULL: none. 0 or -errno.
+ */
+int http_bundle(const char *source, char **ret, const char **ret_variable);
 
 /*
  * Reads the header file and the proxy variables and starts the threads (so after any fork). Logs

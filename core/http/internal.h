@@ -60,7 +60,7 @@ struct http {
 	/* constant after http_new() */
 	long connect_timeout_ms, stall_ms, stall_rate;
 	struct budget *budget;
-	bool private_links;
+	bool private_links, requester_pays;
 	char *cacert;
 	struct http_target source; /* the URL that the user typed, */
 	char *source_url;	   /* or this, if requests for it need a login; else NULL */

@@ -25,6 +25,7 @@ static char *resolve(const char *url)
 
 const struct scheme ms_scheme = {
 	.name = "ms",
+	.bundle = "REQUESTS_CA_BUNDLE",
 	.misspelt = "not a URL of the form " FORM,
 	.fault = fault,
 	.resolve = resolve,

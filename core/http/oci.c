@@ -436,6 +436,7 @@ static bool renew(struct login *l, unsigned version)
 
 const struct scheme oci_scheme = {
 	.name = "oci",
+	.bundle = "SSL_CERT_FILE",
 	.port = true,
 	.misspelt = FORM,
 	.fault = fault,

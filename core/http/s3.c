@@ -250,6 +250,7 @@ static int sign(struct login *l, struct http_stream *stream)
 		.region = place.region,
 		.method = stream->head_only ? "HEAD" : "GET",
 		.target = &stream->target,
+		.requester_pays = stream->http->requester_pays,
 		.when = (int64_t)time(NULL) + s->skew_s,
 	};
 	struct buf lines;
@@ -358,6 +359,7 @@ static void reason(const char *body, char *ret, size_t n)
 
 const struct scheme s3_scheme = {
 	.name = "s3",
+	.bundle = "AWS_CA_BUNDLE",
 	.misspelt = "not a URL of the form s3://BUCKET/KEY",
 	.fault = fault,
 	.login = login,

@@ -42,6 +42,9 @@ struct scheme {
 	const char *name; /* lower case, without :// */
 	bool port; /* HOST[:PORT] is behind the ://; false: a name, such as that of a bucket */
 
+	/* the variable by which its own programs name a file of authorities; or NULL */
+	const char *bundle;
+
 	const char *misspelt; /* what is wrong with a text that only begins like a URL of it */
 
 	/*

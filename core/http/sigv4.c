@@ -10,6 +10,7 @@
 #define MAX_TEXT (HTTP_MAX_URL + AWS_MAX_TOKEN + 4096)
 #define PAYLOAD "UNSIGNED-PAYLOAD"
 #define NAMES "host;x-amz-content-sha256;x-amz-date"
+#define PAYER "x-amz-request-payer"
 #define TOKEN "x-amz-security-token"
 
 /* The value of Host, as libcurl sends it. */
@@ -40,10 +41,13 @@ static int request_hash(const struct sigv4 *s, const char *time, char ret[2 * SH
 		r = add_host(&b, s->target);
 	if (r == 0)
 		r = buf_addf(&b, "\nx-amz-content-sha256:" PAYLOAD "\nx-amz-date:%s\n", time);
+	if (r == 0 && s->requester_pays)
+		r = buf_adds(&b, PAYER ":requester\n");
 	if (r == 0 && *s->keys->token)
 		r = buf_addf(&b, TOKEN ":%s\n", s->keys->token);
 	if (r == 0)
-		r = buf_addf(&b, "\n" NAMES "%s\n" PAYLOAD, *s->keys->token ? ";" TOKEN : "");
+		r = buf_addf(&b, "\n" NAMES "%s%s\n" PAYLOAD, s->requester_pays ? ";" PAYER : "",
+			     *s->keys->token ? ";" TOKEN : "");
 	if (r == 0)
 		r = sha256_mem(b.data, b.len, hash);
 	if (r == 0)
@@ -93,13 +97,16 @@ int sigv4_headers(const struct sigv4 *s, struct buf *ret)
 		return r;
 	hex_encode(mac, sizeof(mac), mac_text);
 	r = buf_addf(ret, "x-amz-date: %s\nx-amz-content-sha256: " PAYLOAD "\n", time);
+	if (r == 0 && s->requester_pays)
+		r = buf_adds(ret, PAYER ": requester\n");
 	if (r == 0 && *s->keys->token)
 		r = buf_addf(ret, TOKEN ": %s\n", s->keys->token);
 	if (r == 0)
 		r = buf_addf(
 			ret,
 			"Authorization: AWS4-HMAC-SHA256 Credential=%s/%s, SignedHeaders=" NAMES
-			"%s, Signature=%s",
-			s->keys->id, scope, *s->keys->token ? ";" TOKEN : "", mac_text);
+			"%s%s, Signature=%s",
+			s->keys->id, scope, s->requester_pays ? ";" PAYER : "",
+			*s->keys->token ? ";" TOKEN : "", mac_text);
 	return r;
 }

@@ -11,7 +11,9 @@ int open_network(const struct carton_source *s)
 	struct carton *c = s->carton;
 	struct http_options http = {
 		.private_links = options->private_links,
-		.cacert = options->cacert,
+		.requester_pays = options->requester_pays,
+		.cacert = options->cacert ? options->cacert : s->bundle,
+		.cacert_from = options->cacert ? NULL : s->bundle_from,
 		.header_file = options->header_file,
 		.source_url = s->url ? s->url : s->hub,
 		.source_scheme = s->url ? scheme_of(s->name) : &hf_scheme,

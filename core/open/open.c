@@ -121,7 +121,7 @@ static int confine(const struct carton_source *s)
 	struct carton_paths paths = {
 		.source = s->reads,
 		.cache = c->cache ? cache_directory(c->cache) : NULL,
-		.files = { options->cacert, options->header_file },
+		.files = { options->cacert ? options->cacert : s->bundle, options->header_file },
 		.mirrors = mirrors_directories(c->mirrors),
 		.network = !options->offline,
 	};
@@ -267,6 +267,7 @@ static int check_pins(const struct carton_source *s)
 
 static int open_source(struct carton_source *s, enum opening how)
 {
+	const struct carton_options *options = s->options;
 	size_t i = 0;
 	int r;
 
@@ -274,11 +275,14 @@ static int open_source(struct carton_source *s, enum opening how)
 		i++;
 	s->kind = kinds[i];
 	r = check_pins(s);
+	if (r == 0 && !options->offline && !options->cacert)
+		r = http_bundle(s->name, &s->bundle, &s->bundle_from);
 	if (r == 0)
 		r = open_parts(s, how);
 	fd_close(s->fd);
 	free(s->url);
 	free(s->hub);
+	free(s->bundle);
 	hub_cache_finish(&s->hub_cache);
 	signature_finish(s);
 	repository_finish(&s->repository);

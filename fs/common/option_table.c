@@ -71,6 +71,8 @@ const struct option_spec option_table[] = {
 	  .help = "headers to send" },
 	{ "hub_token", 0, BOTH, OPTION_FLAG, FIELD(carton.hub_token),
 	  .help = "for LINKS of the hub", .rare = true },
+	{ "requester_pays", 0, BOTH, OPTION_FLAG, FIELD(carton.requester_pays),
+	  .help = "for buckets of S3", .rare = true },
 	{ "mirror", 0, BOTH, OPTION_LIST, FIELD(carton.mirrors), "URL",
 	  "a URL or an absolute path, with {sha256}", .help = "a place to ask first" },
 

@@ -8,7 +8,8 @@ import os
 import pytest
 
 from harness import ctl
-from origin import MIB, PRIVATE, LinkedCarton, fault_bytes, lines_of
+from origin import MIB, PRIVATE, LinkedCarton, fault_bytes, lines_of, nginx_at
+from served import Handler, Served
 from tensorfiles import weights
 from zipwriter import Carton
 
@@ -129,3 +130,70 @@ def test_one_odd_answer_for_a_whole_file(fault, mount, cache, url, status):
     with mount(os.path.join(fault.root, 'linked.carton'), *PRIVATE, *cache.options) as m:
         assert m.read('model/l') == X
     assert fault.requests('l')[0]['status'] == status
+
+
+# ---- authorities and proxies ----
+
+
+@pytest.fixture(scope='module')
+def secure(session_dir, certificate):
+    """The https URL of a carton, whose certificate nobody knows."""
+    with nginx_at(session_dir / 'dialects', tls=certificate) as n:
+        Carton(method='stored').add('model/x', X).write(n.root / 'd.carton')
+        yield f'https://127.0.0.1:{n.tls_port}/d.carton'
+
+
+BUNDLES = ('CURL_CA_BUNDLE', 'SSL_CERT_FILE', 'REQUESTS_CA_BUNDLE', 'AWS_CA_BUNDLE')
+
+
+@pytest.mark.parametrize('name', BUNDLES)
+def test_authorities_of_the_environment(mount, cache, secure, certificate, name):
+    """As curl, OpenSSL, requests and the programs of AWS take them; the last only where S3 is asked. The option wins."""
+    p = ctl('cat', cache.flag, secure, 'model/x', text=False, env={name: str(certificate[0])})
+    assert (p.returncode == 0 and p.stdout == X) == (name != 'AWS_CA_BUNDLE'), p.stderr
+    p = ctl('hash', cache.flag, secure.replace('https:', 's3:').replace('127.0.0.1:', 'bucket'), env={
+        'AWS_ENDPOINT_URL': secure[:-len('/d.carton')], name: str(certificate[0])})
+    assert 'status 404' in p.stderr, 'it was reached: ' + p.stderr
+    p = ctl('hash', cache.flag, f'--cacert={certificate[0]}', secure, env={name: '/none'})
+    assert p.returncode == 0, p.stderr
+    p = ctl('hash', cache.flag, secure, env={name: '', 'CURL_CA_BUNDLE': str(certificate[0])})
+    assert p.returncode == 0, p.stderr
+
+
+def test_authorities_of_a_mount(mount, cache, secure, certificate):
+    """A daemon has left the directory in which the name was right."""
+    name = os.path.relpath(certificate[0])
+    with mount(secure, *cache.options, env={'SSL_CERT_FILE': name}) as m:
+        assert m.read('model/x') == X
+
+
+@pytest.mark.parametrize('path', ['/none', '/'])
+def test_authorities_that_are_not_there(cache, secure, path):
+    """No others are trusted in their place, and it is said which variable is meant."""
+    p = ctl('hash', cache.flag, secure, env={'SSL_CERT_FILE': path})
+    assert p.returncode == 1 and 'named by SSL_CERT_FILE cannot be read' in p.stderr, p.stderr
+
+
+class Tunnels(Handler):
+    do_CONNECT = Handler.do_GET
+
+
+class Proxy(Served):
+    """It wants a password, of requests and of tunnels."""
+    handler = Tunnels
+
+    @staticmethod
+    def answer(h):
+        h.send_response(407)
+        h.send_header('Proxy-Authenticate', 'Basic realm="x"')
+        h.send_header('Content-Length', '0')
+        h.end_headers()
+
+
+@pytest.mark.parametrize('scheme', ['http', 'https'])
+def test_proxy_that_wants_a_password(cache, scheme):
+    """It is the proxy's answer, and not that of the server, and says how to give one."""
+    with Proxy() as proxy:
+        p = ctl('hash', cache.flag, f'{scheme}://example.invalid/m.carton', env={f'{scheme}_proxy': proxy.url()})
+    line, = lines_of(p.stderr, '407')
+    assert p.returncode == 1 and 'the proxy, not the server, wants' in line and 'https_proxy=http://USER' in line

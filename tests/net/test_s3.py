@@ -246,6 +246,17 @@ def test_region_that_moves_on(cache, tmp_path):
         assert p.returncode == 1 and len(s.seen) <= 4, (p.stderr, s.seen)
 
 
+def test_requester_pays(cache, tmp_path):
+    """Who asks says so, in what is signed, when the user has said so, and only then."""
+    _, data = a_carton(tmp_path)
+    with Store({'m.carton': data}) as s:
+        s.payer = True
+        assert ctl('hash', cache.flag, 's3://bucket/m.carton', env=s.env()).returncode == 1
+        s.keys = {ID: (SECRET, 'token')}
+        p = ctl('hash', cache.flag, '--requester-pays', 's3://bucket/m.carton', env=s.env(AWS_SESSION_TOKEN='token'))
+        assert p.returncode == 0, p.stderr
+
+
 def home(tmp_path, **files):
     where = tmp_path / 'home'
     (where / '.aws').mkdir(parents=True)
