@@ -112,7 +112,7 @@ struct carton_options {
 	 */
 	carton_progress_fn *progress;
 	void *progress_ctx;
-	int64_t date; /* that all nodes show, in seconds since 1970; 0: as in carton_stat */
+	int64_t date;	     /* that all nodes show, in seconds since 1970; 0: as in carton_stat */
 	bool requester_pays; /* for what comes from buckets of S3, the user's account */
 };
 

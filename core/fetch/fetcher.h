@@ -46,7 +46,7 @@ enum fetch_what {
 	 */
 	FETCH_SUFFIX,
 	FETCH_RANGE,
-	FETCH_SIZE,   /* how long it is, which a server may get wrong or not say */
+	FETCH_SIZE, /* how long it is, which a server may get wrong or not say */
 };
 
 /* A place: a URL, and what was learnt of it. All zero but for what is constant. */

@@ -107,9 +107,9 @@ struct fetcher {
 	bool led;	  /* the lead is right, or there is none; until then only it is fetched */
 	bool probing;	  /* the first request is for the first piece */
 	bool head;	  /* FETCH_SIZE: the question under way is a HEAD */
-	bool doubts;	  /* the validators of its version: the end of the file is asked for first */
-	char *end;	  /* that, so far; or NULL */
-	bool same;	  /* the answer with it has the validators of the version */
+	bool doubts; /* the validators of its version: the end of the file is asked for first */
+	char *end;   /* that, so far; or NULL */
+	bool same;   /* the answer with it has the validators of the version */
 	struct gunzip *gunzip;
 	struct version found;	 /* of a file that is split */
 	struct version *version; /* pieces of this version are fetched; NULL: one answer is taken */

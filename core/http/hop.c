@@ -155,7 +155,8 @@ static bool says_region(const struct http_stream *s)
 }
 
 static const char proxy_password[] =
-	"the proxy, not the server, wants a user name and a password (status 407): give them in the "
+	"the proxy, not the server, wants a user name and a password (status 407): give them in "
+	"the "
 	"variable that names it, as in https_proxy=http://USER:PASSWORD@HOST:PORT";
 
 static size_t on_head_end(struct http_stream *s, size_t n)

@@ -52,8 +52,9 @@ static int set_cacert(struct http *http, const struct http_options *o)
 		r = -EISDIR;
 	fd_close(fd);
 	if (r < 0)
-		return log_error(r, o->cacert, "the file of trusted authorities%s%s cannot be read: %s",
-				 from ? ", which is named by " : "", from ? from : "", strerror(-r));
+		return log_error(
+			r, o->cacert, "the file of trusted authorities%s%s cannot be read: %s",
+			from ? ", which is named by " : "", from ? from : "", strerror(-r));
 	http->cacert = strdup(o->cacert);
 	return http->cacert ? 0 : -ENOMEM;
 }

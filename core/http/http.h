@@ -147,9 +147,9 @@ struct http_request {
 	const char *if_unmodified_since;
 	const char *accept; /* media types; or NULL */
 	struct http_body body;
-	bool identity;	/* ask for no content coding; implied by a range */
-	bool undecoded; /* the same, and decode nothing, even if the server sends a coding */
-	bool no_cache;	/* ask caches on the way to look again */
+	bool identity;	     /* ask for no content coding; implied by a range */
+	bool undecoded;	     /* the same, and decode nothing, even if the server sends a coding */
+	bool no_cache;	     /* ask caches on the way to look again */
 	bool new_connection; /* not one that is there: it may lead to another machine */
 	bool probe; /* a body that cannot be used (-EOPNOTSUPP) is no failure: it is not logged */
 	/*

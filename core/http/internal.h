@@ -152,7 +152,7 @@ struct http_stream {
 	bool again;   /* they were refused, and have changed since */
 	int ports[2]; /* of its connection: ours, the other side's */
 	bool proxied, connected, held, header_done, redirected, refused, finished;
-	bool raw;   /* libcurl decodes nothing; the answer wants the other, once: */
+	bool raw; /* libcurl decodes nothing; the answer wants the other, once: */
 	bool recode, recoded;
 	bool keeps; /* the answer, until its body has come, so that the scheme can explain it */
 	struct buf kept;			  /* that body; or what a token server sends */

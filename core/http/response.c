@@ -130,8 +130,8 @@ static void header_upload(struct http_response *response, const char *value)
 /* Is it a coding of HTTP? Stores have other words there, over the very bytes: aws-chunked, none. */
 static bool is_coding(const char *name)
 {
-	static const char *const names[] = { "gzip",	   "x-gzip", "deflate", "br", "zstd",
-					     "compress", "x-compress" };
+	static const char *const names[] = { "gzip", "x-gzip",	 "deflate",   "br",
+					     "zstd", "compress", "x-compress" };
 
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
 		if (!strcmp(names[i], name))

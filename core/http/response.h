@@ -12,7 +12,7 @@ struct http_header {
 	struct http_response response; /* length is Content-Length as sent */
 	char *location;		       /* owned; NULL: none */
 	char *dl_url;		       /* x-carton-dl-url, owned; NULL: none */
-	char region[33];     /* X-Amz-Bucket-Region, if it may be one; else "" */
+	char region[33];	       /* X-Amz-Bucket-Region, if it may be one; else "" */
 	char *challenge;     /* WWW-Authenticate, its lines joined by commas, owned; NULL: none */
 	unsigned codings;    /* content codings but identity, over all header lines, */
 	bool odd_coding;     /* and there is a word that is none */

@@ -17,7 +17,7 @@ struct sigv4 {
 	const char *method;
 	const struct http_target *target;
 	bool requester_pays; /* say that who asks pays for the bytes */
-	int64_t when; /* in seconds since 1970, by the server's clock */
+	int64_t when;	     /* in seconds since 1970, by the server's clock */
 };
 
 /*

@@ -14,7 +14,8 @@
 /* The path of an absolute or relative URL; "" if that is left out. */
 static const char *path_of(const char *url)
 {
-	size_t scheme = strspn(url, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+.-");
+	size_t scheme = strspn(url,
+			       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+.-");
 
 	if (scheme && strncmp(url + scheme, "://", 3) == 0)
 		url += scheme + 1;
@@ -29,8 +30,8 @@ static int encoded(const char *text)
 	for (size_t i = 1; i < 3; i++) {
 		if (!isxdigit((unsigned char)text[i]))
 			return -1;
-		byte = 16 * byte +
-		       (isdigit((unsigned char)text[i]) ? text[i] - '0' : (text[i] | 32) - 'a' + 10);
+		byte = 16 * byte + (isdigit((unsigned char)text[i]) ? text[i] - '0' :
+								      (text[i] | 32) - 'a' + 10);
 	}
 	return byte;
 }

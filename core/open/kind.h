@@ -49,9 +49,9 @@ struct carton_source {
 	const struct carton_pack_options *pack; /* what is made of it; NULL: nothing */
 
 	/* What begin() leaves for later. */
-	char *url;	/* that it is asked for; NULL: it is no URL */
-	char *hub;	/* of no URL: what LINKS has there is asked for with the user's token */
-	char *bundle;	/* of authorities, as the environment says; or NULL, and where it says so */
+	char *url;    /* that it is asked for; NULL: it is no URL */
+	char *hub;    /* of no URL: what LINKS has there is asked for with the user's token */
+	char *bundle; /* of authorities, as the environment says; or NULL, and where it says so */
 	const char *bundle_from;
 	int fd;		/* of the file or directory, until entries() takes it; else -1 */
 	struct stat st; /* of that */

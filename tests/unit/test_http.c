@@ -197,10 +197,17 @@ static void test_coding_refused(void **state)
 /* Words that are no coding, over the very bytes: with libcurl's decoders and without. */
 static void test_odd_codings(void **state)
 {
-	static const char *const words[] = {
-		"aws-chunked",		 "none",	    "utf-8",   "binary", "identity", "8bit", "*",
-		"a,b,c,d", "%3Bq%3D1", "a-name-longer-than-any", "aws-chunked,,none"
-	};
+	static const char *const words[] = { "aws-chunked",
+					     "none",
+					     "utf-8",
+					     "binary",
+					     "identity",
+					     "8bit",
+					     "*",
+					     "a,b,c,d",
+					     "%3Bq%3D1",
+					     "a-name-longer-than-any",
+					     "aws-chunked,,none" };
 	struct http *http = start_default();
 	struct http_response r;
 	char url[URL_MAX];
@@ -227,7 +234,8 @@ static void test_odd_codings(void **state)
 	assert_string_equal(r.coding, "gzip");
 	/* a server that codes all the same */
 	url_of(&main_server, url, "/size=1000/enc=gzip/norange/x");
-	assert_int_equal(ask(http, &(struct http_request){ .url = url, .has_range = true, .last = 9 },
+	assert_int_equal(ask(http,
+			     &(struct http_request){ .url = url, .has_range = true, .last = 9 },
 			     pattern(0), &r),
 			 1000);
 	assert_false(r.coded);
@@ -547,22 +555,14 @@ static void test_start(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_sizes),
-		cmocka_unit_test(test_pieces),
-		cmocka_unit_test(test_backpressure),
-		cmocka_unit_test(test_codings),
-		cmocka_unit_test(test_bombs),
-		cmocka_unit_test(test_coding_refused),
-		cmocka_unit_test(test_odd_codings),
-		cmocka_unit_test(test_range),
-		cmocka_unit_test(test_range_lies),
-		cmocka_unit_test(test_validators),
-		cmocka_unit_test(test_head),
-		cmocka_unit_test(test_statuses),
-		cmocka_unit_test(test_failures),
-		cmocka_unit_test(test_bytes_before_failure),
-		cmocka_unit_test(test_slow_reader),
-		cmocka_unit_test(test_start),
+		cmocka_unit_test(test_sizes),	     cmocka_unit_test(test_pieces),
+		cmocka_unit_test(test_backpressure), cmocka_unit_test(test_codings),
+		cmocka_unit_test(test_bombs),	     cmocka_unit_test(test_coding_refused),
+		cmocka_unit_test(test_odd_codings),  cmocka_unit_test(test_range),
+		cmocka_unit_test(test_range_lies),   cmocka_unit_test(test_validators),
+		cmocka_unit_test(test_head),	     cmocka_unit_test(test_statuses),
+		cmocka_unit_test(test_failures),     cmocka_unit_test(test_bytes_before_failure),
+		cmocka_unit_test(test_slow_reader),  cmocka_unit_test(test_start),
 	};
 
 	help_start();
