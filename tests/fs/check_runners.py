@@ -189,3 +189,46 @@ def test_unprivileged_reader_of_a_root_mount(carton, work, mount):
     with mount(path_of(carton, work), '-o', 'allow_other') as m:
         p = subprocess.run(['cat', m / 'carton.toml'], capture_output=True, user=NOBODY, group=NOBODY)
         assert p.stdout == carton.files()['carton.toml']
+
+
+# ---- programs that compare size and date: two versions of a model, one after the other at one place ----
+
+def borg(where, work, out):
+    repository = work / 'borg'
+    env = {'BORG_BASE_DIR': work, 'BORG_REPO': repository}
+    if not repository.exists():
+        assert run('borg', 'init', '-e', 'none', env=env).returncode == 0
+    name = out.name
+    assert run('borg', 'create', f'::{name}', '.', cwd=where, env=env).returncode == 0
+    out.mkdir()
+    assert run('borg', 'extract', f'::{name}', cwd=out, env=env).returncode == 0
+
+
+def restic(where, work, out):
+    env = {'RESTIC_REPOSITORY': work / 'restic', 'RESTIC_PASSWORD': 'x', 'XDG_CACHE_HOME': work, 'HOME': work}
+    if not (work / 'restic').exists():
+        assert run('restic', 'init', env=env).returncode == 0
+    assert run('restic', 'backup', '.', cwd=where, env=env).returncode == 0
+    assert run('restic', 'restore', 'latest', '--target', out, env=env).returncode == 0
+
+
+def rclone(where, work, out):
+    p = run('rclone', '--config', work / 'none', 'sync', '--links', where, work / 'synced')
+    assert p.returncode == 0, p.stderr
+    shutil.copytree(work / 'synced', out, symlinks=True)
+
+
+@pytest.mark.parametrize('program', [borg, restic, rclone])
+def test_two_versions(work, program):
+    """The second has files of the same names and sizes: whoever keeps those of the first has neither version."""
+    needs(program.__name__)
+    where = work / 'mnt'
+    where.mkdir()
+    for n in 1, 2:
+        c = Carton(method='stored').add('model/w.bin', bytes([n]) * 100_000).add('model/same', b'same')
+        c.symlink('misc/link', '../model/w.bin')
+        with harness.mounted(path_of(c, work), where):
+            program(where, work, work / f'out{n}')
+        assert (work / f'out{n}/model/w.bin').read_bytes() == bytes([n]) * 100_000
+        p = harness.ctl('verify', work / f'out{n}')
+        assert p.returncode == 0, p.stdout
