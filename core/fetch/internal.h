@@ -5,7 +5,7 @@
  *	conn		one request, and which bytes are missing
  *	answer		how long a file may be, and where the body of an answer goes
  *	transfer	the requests of one try
- *	doubt		the one that tells whether a version is the same one
+ *	unsure		the one that tells whether a version is the same one
  *	size		those that ask for a size
  *	urls		which place, and what its failure means
  *	fetcher		the state machine, and the end
@@ -107,9 +107,9 @@ struct fetcher {
 	bool led;	  /* the lead is right, or there is none; until then only it is fetched */
 	bool probing;	  /* the first request is for the first piece */
 	bool head;	  /* FETCH_SIZE: the question under way is a HEAD */
-	bool doubts; /* the validators of its version: the end of the file is asked for first */
+	bool unsure; /* the validators of its version: the end of the file is asked for first */
 	char *end;   /* that, so far; or NULL */
-	bool same;   /* the answer with it has the validators of the version */
+	bool named;  /* the answer with it has the validators of the version */
 	struct gunzip *gunzip;
 	struct version found;	 /* of a file that is split */
 	struct version *version; /* pieces of this version are fetched; NULL: one answer is taken */
@@ -231,17 +231,17 @@ void transfer_end(struct fetcher *x);
 int64_t transfer_deadline(const struct fetcher *x);
 int transfer_late(struct fetcher *x);
 
-/* ---- doubt.c: a try of x->doubts, as transfer_begin() and transfer_step() ---- */
+/* ---- unsure.c: a try of x->unsure, as transfer_begin() and transfer_step() ---- */
 
 /*
  * The answer to a request of the try contradicts its version. 0: no more, the piece may be asked
- * for again; -EREMCHG: the try begins anew, with x->doubts; -ESTALE: it is another version, logged.
+ * for again; -EREMCHG: the try begins anew, with x->unsure; -ESTALE: it is another version, logged.
  */
-int doubt_answer(struct fetcher *x, const struct conn *c, const struct http_response *a);
+int unsure_answer(struct fetcher *x, const struct conn *c, const struct http_response *a);
 
 /* -EREMCHG: the same version; -ESTALE: another one, logged. */
-int doubt_begin(struct fetcher *x);
-int doubt_step(struct fetcher *x);
+int unsure_begin(struct fetcher *x);
+int unsure_step(struct fetcher *x);
 
 /* ---- size.c: a try of FETCH_SIZE, as transfer_begin() and transfer_step() ---- */
 

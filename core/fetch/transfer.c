@@ -208,8 +208,8 @@ static int conn_step(struct fetcher *x, struct conn *c)
 		r = -ESTALE;
 	if (r == 0 && !c->answered)
 		r = c->exact ? take_piece(x, c, &a) : answer_take(x, c, &a);
-	if (r == VERSION_DOUBT && c->exact && !c->answered) {
-		r = doubt_answer(x, c, &a);
+	if (r == VERSION_UNSURE && c->exact && !c->answered) {
+		r = unsure_answer(x, c, &a);
 		return r == 0 ? ask_again(x, c) : r;
 	}
 	if (r == 0) {
@@ -348,9 +348,9 @@ int transfer_begin(struct fetcher *x)
 	x->version = NULL;
 	if (fetch_is_part(x)) {
 		x->arrived = x->have;
-		x->doubts &= u->place->version && u->place->version->end_n > 0;
-		if (x->doubts)
-			return doubt_begin(x);
+		x->unsure &= u->place->version && u->place->version->end_n > 0;
+		if (x->unsure)
+			return unsure_begin(x);
 		x->version = u->place->version;
 		if (!x->version)
 			use_url(x);
@@ -388,8 +388,8 @@ int transfer_step(struct fetcher *x)
 {
 	int r = 0;
 
-	if (x->doubts)
-		return doubt_step(x);
+	if (x->unsure)
+		return unsure_step(x);
 	for (size_t i = 0; i < MAX_CONNECTIONS && r == 0 && !x->all_arrived; i++)
 		if (x->conns[i].stream)
 			r = conn_step(x, &x->conns[i]);

@@ -102,14 +102,14 @@ int version_check(struct version *r, const struct http_response *a, uint64_t fir
 	    a->range_last >= (int64_t)least && a->range_last <= (int64_t)last &&
 	    a->range_total == (int64_t)r->size) {
 		if (!atomic_load(&r->untrusted) && !version_is_named(r, a))
-			return VERSION_DOUBT;
+			return VERSION_UNSURE;
 		atomic_store(&r->logged_status, 0);
 		return 0;
 	}
 	if (r->one_of_several)
 		return error == 0 || error == -ERANGE ? -EOPNOTSUPP : error;
 	if (a->status == 412)
-		return VERSION_DOUBT;
+		return VERSION_UNSURE;
 	if (error == 0 || error == -ERANGE)
 		error = -ESTALE;
 	/* the file was there: ENOENT would say that the carton does not have it */

@@ -60,7 +60,7 @@ struct version {
 	bool one_of_several;	/* one of several: the caller says what is wrong with it */
 	/*
 	 * its last bytes; `end_n` 0: they are not known. Servers have several validators for one
-	 * version, or refuse their own: then these bytes are asked for again (doubt.c)
+	 * version, or refuse their own: then these bytes are asked for again (unsure.c)
 	 */
 	uint64_t end_n;
 	uint8_t end_sha256[SHA256_SIZE];
@@ -87,11 +87,11 @@ void version_request(const struct version *r, uint64_t first, uint64_t last,
 
 /*
  * Is it a 206 for just these bytes of that version, or for enough of the first of them? 0;
- * VERSION_DOUBT: its validators say another version; -ESTALE: it is another one, or there are no
+ * VERSION_UNSURE: its validators say another version; -ESTALE: it is another one, or there are no
  * ranges any more; or what the status means. Of one of several URLs, -EOPNOTSUPP means that there
  * are no such ranges.
  */
-#define VERSION_DOUBT 1
+#define VERSION_UNSURE 1
 int version_check(struct version *r, const struct http_response *a, uint64_t first, uint64_t last);
 
 /*
@@ -101,7 +101,7 @@ int version_check(struct version *r, const struct http_response *a, uint64_t fir
 void version_log(struct version *r, const struct http_response *a, int error);
 
 /*
- * Its validators are in doubt. Can the end of the file tell whether it is the same version? If so,
+ * Its validators say another one. Can the end of the file tell whether it is the same version? If so,
  * and it is the same one, version_trust() says so; `same`: it had the same validators.
  */
 bool version_can_tell(const struct version *r, const struct http_response *a);

@@ -9,6 +9,7 @@ import pytest
 
 from harness import ctl
 from origin import MIB, PRIVATE, LinkedCarton, fault_bytes, lines_of, nginx_at
+from rawhttp import Raw, right
 from served import Handler, Served
 from tensorfiles import weights
 from zipwriter import Carton
@@ -57,6 +58,20 @@ def test_refused_all_the_same(fault, cache, url, status, requests):
     assert len(fault.requests('d.carton')) == requests
 
 
+def test_other_bytes_for_the_last(cache, url, fault):
+    """A server may read -N as 0-N: what it sends is not taken for the end."""
+    url()
+    with open(os.path.join(fault.root, 'd.carton'), 'rb') as f:
+        data = f.read()
+
+    def answer(r):
+        if r.h.get('range', '').startswith('bytes=-'):
+            r.range = 0, 262145
+        return right(r)
+    with Raw({'d': data}, {'d': answer}) as raw:
+        cat(cache, raw.url('d'))
+
+
 # ---- validators ----
 
 
@@ -66,8 +81,8 @@ def test_several_validators(fault, cache, url, kind):
     cat(cache, url(**kind))
 
 
-@pytest.mark.parametrize('kind, says', [(dict(never=1), ''), (dict(tags=2), 'changed'), (dict(tags=2, unconditional=1), 'changed')],
-                         ids=str)
+@pytest.mark.parametrize('kind, says', [(dict(never=1), ''), (dict(tags=2), 'changed'), (dict(tags=2, unconditional=1), 'changed'),
+                                        (dict(never=1, newetag=1), 'changed')], ids=str)
 def test_validators_where_nothing_has_a_hash(fault, cache, kind, says):
     """Then only the validator says that it is one version: it may be compared here alone, but must be the same."""
     data = weights(a=X[:MIB])
@@ -76,6 +91,41 @@ def test_validators_where_nothing_has_a_hash(fault, cache, kind, says):
     p = ctl('cat', cache.flag, fault.url('d.safetensors', file='d.safetensors', **kind), 'd.safetensors', text=False)
     assert (p.returncode == 0 and p.stdout == data) == (not says), p.stderr
     assert says in p.stderr.decode() and p.stdout in (data, b'')
+
+
+@pytest.fixture(scope='module')
+def two_versions(tmp_path_factory):
+    """Two cartons of one size, and the bytes of each."""
+    where = tmp_path_factory.mktemp('versions')
+
+    def version(seed):
+        c = Carton(method='stored')
+        for i in range(3500):
+            c.add(f'model/f{i:04}', b'%d %04d' % (seed, i))
+        c.write(where / str(seed))
+        return c, (where / str(seed)).read_bytes()
+    return version(1), version(2)
+
+
+@pytest.mark.parametrize('tag', [True, False], ids=['tags', 'no tag'])
+def test_two_versions_behind_one_name(tmp_path, two_versions, tag):
+    """
+    Machines that have two versions of one size, with a directory and a MANIFEST that take several requests: what is
+    read is one of them or an error, and never a model that is a part of each.
+    """
+    (a, data), (b, other) = two_versions
+    assert len(data) == len(other) > 600000
+    run, hashes, files = [1], {a.model_hash(), b.model_hash()}, {b'1 3499', b'2 3499'}
+
+    def answer(r):
+        r.data = (data, other)[len(raw.requests) // run[0] % 2]
+        return right(r, etag=f'ETag: "{len(raw.requests) // run[0] % 2}"' if tag else 'X: y')
+    with Raw({'v': data}, {'v': answer}) as raw:
+        for run[0] in range(1, 5):
+            p = ctl('hash', f'--cache-dir={tmp_path}/{run[0]}', raw.url('v'))
+            assert p.returncode and p.stderr or p.stdout.split()[0] in hashes, p.stderr
+            p = ctl('cat', f'--cache-dir={tmp_path}/{run[0]}', raw.url('v'), 'model/f3499', text=False)
+            assert p.returncode and p.stderr or p.stdout in files, p.stderr
 
 
 # ---- codings ----

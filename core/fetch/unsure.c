@@ -12,7 +12,7 @@
 #include "base/util.h"
 #include "fetch/internal.h"
 
-int doubt_answer(struct fetcher *x, const struct conn *c, const struct http_response *a)
+int unsure_answer(struct fetcher *x, const struct conn *c, const struct http_response *a)
 {
 	struct version *v = x->version;
 
@@ -25,14 +25,14 @@ int doubt_answer(struct fetcher *x, const struct conn *c, const struct http_resp
 		return 0;
 	}
 	if (version_can_tell(v, a)) {
-		x->doubts = true;
+		x->unsure = true;
 		return -EREMCHG;
 	}
 	version_log(v, a, -ESTALE);
 	return -ESTALE;
 }
 
-int doubt_begin(struct fetcher *x)
+int unsure_begin(struct fetcher *x)
 {
 	struct version *v = x->u->place->version;
 	struct conn *c = &x->conns[0];
@@ -57,13 +57,13 @@ static int take_end(struct fetcher *x, const struct conn *c, const struct http_r
 	int r = version_check(x->version, a, c->left.off, c->left.end - 1);
 
 	x->u->retry_after_s = a->retry_after_s;
-	if (r == VERSION_DOUBT)
+	if (r == VERSION_UNSURE)
 		r = a->status == 206 && x->version->hashed ? 0 : -ESTALE;
 	if (r == 0 && a->range_last != (int64_t)c->left.end - 1)
 		r = -EPROTO;
 	if (r < 0)
 		version_log(x->version, a, r);
-	x->same = version_is_named(x->version, a);
+	x->named = version_is_named(x->version, a);
 	return r;
 }
 
@@ -80,12 +80,12 @@ static int compare(struct fetcher *x)
 		version_log(v, NULL, -ESTALE);
 		return -ESTALE;
 	}
-	version_trust(v, x->same);
-	x->doubts = false;
+	version_trust(v, x->named);
+	x->unsure = false;
 	return -EREMCHG;
 }
 
-int doubt_step(struct fetcher *x)
+int unsure_step(struct fetcher *x)
 {
 	struct conn *c = &x->conns[0];
 	struct http_response a = { .retry_after_s = 0 };
