@@ -22,6 +22,7 @@ struct remote_source {
 	size_t n_places;
 	struct version versions[REMOTE_PLACES]; /* versions[i]: of the file at places[i] */
 	int64_t mtime;
+	bool short_whole; /* all of it was sent for its last bytes, and is not longer */
 	struct cached_ranges *ranges;
 };
 
@@ -250,7 +251,7 @@ static int take_version(struct remote_source *s, const struct http_response *a)
 
 static int answer_of_first(void *ctx, const struct http_response *a)
 {
-	return take_version(ctx, a);
+	return take_version(ctx, a) == 0 && a->range_first == 0 && a->range_last == 0 ? 0 : 1;
 }
 
 static int answer_of_last(void *ctx, const struct http_response *a)
@@ -258,6 +259,7 @@ static int answer_of_last(void *ctx, const struct http_response *a)
 	struct remote_source *s = ctx;
 	const struct version *v = &s->versions[0];
 
+	s->short_whole = a->status == 200 && a->length >= 0 && a->length <= (int64_t)TAIL;
 	return take_version(s, a) == 0 && a->range_last == (int64_t)v->size - 1 &&
 			       a->range_first == (int64_t)(v->size - MIN(TAIL, v->size)) ?
 		       0 :
@@ -296,6 +298,9 @@ static int fetch_tail(struct remote_source *s)
 	int r = fetch_end(s, &f);
 	char shown[256];
 
+	/* to download it is as good */
+	if (r == 1 && s->short_whole)
+		return 1;
 	if (r == 1) {
 		struct fetch first = { .what = FETCH_RANGE, .n = 1, .answered = answer_of_first };
 		uint64_t size;

@@ -67,8 +67,8 @@ static bool coding_known(const char *coding)
 
 /*
  * libcurl decodes what it knows and refuses all else, or decodes nothing, from the first header
- * line on. What is asked for without a coding is taken as it is. Is this answer worth another
- * request, to do the other? A coding with an unknown one beside it is left to the owner.
+ * line on. Of a part nothing is decoded. Is this answer worth another request, to do the other? A
+ * coding with an unknown one beside it is left to the owner.
  */
 static bool recode(struct http_stream *s)
 {

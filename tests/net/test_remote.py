@@ -364,7 +364,7 @@ def test_no_secret_in_what_is_said(fault, mount_fg, cache):
     with mount_fg(url, *cache.options, '-o', 'verify=off') as m:
         log = m.log()
     assert 'verify=off' in log
-    for kind in (dict(file='sec.carton', badrange=-1), dict(size=0), dict(size=10, norange=1),
+    for kind in (dict(file='sec.carton', badtotal=1), dict(size=0), dict(size=10, norange=1),
                  dict(status=500)):
         bad = fault.url('sec', **kind).replace('://', '://joe:sesame@')
         p = ctl('hash', cache.flag, bad + '?token=hunter2')
