@@ -424,8 +424,10 @@ def test_bar_of_an_open(fault, cache):
     shown = plain(terminal(80, 'hash', cache.flag, fault.url('m', file='m.carton', norange=1, rate=2 * MIB)))
     assert re.search(rf'download .* \d+%  [\d.]+ [KM]iB/{size:.1f} MiB ', shown), shown
     p = ctl('hash', cache.flag, fault.url('n', file='m.carton', norange=1, rate=2 * MIB))
-    assert p.returncode == 0 and len(p.stderr.splitlines()) == 1, p.stderr
-    assert re.fullmatch(rf'cartonctl: http://.*: fetching {size:.1f} MiB to open it\n', p.stderr), p.stderr
+    assert p.returncode == 0, p.stderr
+    # a busy machine may not have answered within a second
+    said = re.sub(r'^cartonctl: .*: waiting for the server\n', '', p.stderr, count=1)
+    assert re.fullmatch(rf'cartonctl: http://[^\n]*: fetching {size:.1f} MiB to open it\n', said), p.stderr
 
 
 def test_verify_offline(nginx, cache):
