@@ -78,7 +78,7 @@ def pytest_make_parametrize_id(val):
         val = '+'.join(map(str, val)) or 'nothing'
     if isinstance(val, (str, bytes)):
         if len(ascii(val)) <= 38:
-            return None if isinstance(val, bytes) else val
+            return None if isinstance(val, bytes) else ''.join(c if c.isprintable() else ascii(c)[1:-1] for c in val)
         begin = val[:24] if isinstance(val, str) else val[:24].decode('latin-1')
         return re.sub(r'[^\w.:/=-]+', '_', begin, flags=re.ASCII) + f'~{len(val)}'
     return None
