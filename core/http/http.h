@@ -168,6 +168,7 @@ struct http_response {
 	int64_t range_last;
 	int64_t range_total; /* of a 206 or a 416 */
 	int64_t upload_last; /* LAST of "Range: 0-LAST": a registry has these bytes of an upload */
+	int64_t least_part;  /* OCI-Chunk-Min-Length: a part of an upload has so many bytes */
 	/* at most HTTP_MAX_RETRY_AFTER; a date is made relative; else RateLimit of a 429 or 503 */
 	long retry_after_s;
 	char etag[256]; /* with its quotes and W/ */

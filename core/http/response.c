@@ -29,6 +29,7 @@ static void header_reset(struct http_header *header)
 			      .range_last = -1,
 			      .range_total = -1,
 			      .upload_last = -1,
+			      .least_part = -1,
 			      .retry_after_s = -1,
 			      .last_modified_s = INT64_MIN },
 		.date = -1,
@@ -137,6 +138,15 @@ static bool is_coding(const char *name)
 		if (!strcmp(names[i], name))
 			return true;
 	return false;
+}
+
+/* OCI-Chunk-Min-Length: digits; else it is absent. */
+static void header_least_part(struct http_response *response, const char *value)
+{
+	int64_t n;
+
+	if (parse_number(&value, &n) && !*value)
+		response->least_part = n;
 }
 
 /* Counts the elements of a list of codings; names are lower-cased and cut to 15 bytes. */
@@ -327,6 +337,8 @@ static int header_field(struct http_header *header, const char *name, const char
 		header_code(response, value);
 	else if (!strcasecmp(name, "range"))
 		header_upload(response, value);
+	else if (!strcasecmp(name, "oci-chunk-min-length"))
+		header_least_part(response, value);
 	else if (!strcasecmp(name, "docker-content-digest"))
 		snprintf(response->digest, sizeof(response->digest), "%s", value);
 	else if (!strcasecmp(name, "retry-after"))

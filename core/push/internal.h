@@ -19,7 +19,15 @@
 
 #define PUSH_DIGEST (7 + 2 * SHA256_SIZE + 1)
 #define PUSH_WHY 256
+#define PUSH_MOST (32 * MIB) /* bytes of one body, to begin with */
 #define PUSH_MANIFEST "application/vnd.oci.image.manifest.v1+json"
+
+/* How the bytes of a blob are sent: in one body with PUT, or in parts with PATCH. */
+enum push_way {
+	PUSH_WHOLE,
+	PUSH_PARTS,
+	PUSH_WAYS,
+};
 
 struct push_blob {
 	const char *path;	 /* NULL: the config */
@@ -32,6 +40,9 @@ struct push_blob {
 	/* of an upload under way */
 	char *location; /* where its bytes go; owned; or NULL */
 	uint64_t there; /* bytes that the registry has, counted in `done` */
+	uint64_t least; /* bytes of a part, but for the last one, as the registry wants it; or 0 */
+	bool refused[PUSH_WAYS]; /* the ways in which the registry does not take it */
+	bool lost;		 /* an upload in parts was refused after its first part */
 };
 
 struct push {
@@ -43,6 +54,10 @@ struct push {
 	_Atomic long retry_after_s;   /* of the last refusal, as in struct http_response */
 	_Atomic uint64_t done, total; /* bytes: sent, and to be sent */
 	atomic_bool logged;	      /* the first failure to reach the registry is in the log */
+	/* What this registry takes, as was found out on the way. */
+	_Atomic uint64_t most;		/* bytes of one body; more is sent in parts */
+	atomic_bool takes[PUSH_WAYS];	/* a body was taken in this way */
+	atomic_bool refuses[PUSH_WAYS]; /* what was refused in this way was taken in the other */
 
 	struct push_blob *blobs; /* the layers in order, then the config */
 	size_t n;		 /* layers */

@@ -269,6 +269,7 @@ int carton_push(struct carton *c, const char *to, const struct carton_push_optio
 	p.to = &at;
 	p.host = strstr(at.server, "://") + 3;
 	p.mount_from = options->mount_from;
+	p.most = PUSH_MOST;
 	cancel_init(&p.cancel, &c->stop);
 	cond_init(&w.over);
 	r = push(&w, options, ret);

@@ -8,8 +8,10 @@
 #include "push/internal.h"
 
 #define BLOB_TYPE "application/octet-stream"
-#define PART (32 * MIB) /* what is larger is sent in parts, to go on where it broke off */
-#define RESUMED MIB	/* so much more at the registry makes a try a good one */
+#define RESUMED MIB /* so much more at the registry makes a try a good one */
+/* After a refusal of more: what ghcr.io takes as a part, and what proxies let through. */
+#define SMALL (4 * MIB)
+#define SMALLEST MIB
 
 /* What a status of a refusal means, where the registry's own words do not help. */
 static const char *meaning(int status)
@@ -156,6 +158,7 @@ static int begin(struct push *p, struct push_blob *b, const char *digest, bool m
 		return a.head.status == 201;
 	}
 	b->location = a.location;
+	b->least = (uint64_t)MAX(a.head.least_part, 0);
 	r = check(p, name_of(b), &a);
 	return r < 0 || b->location ? r : no_location(p);
 }
@@ -197,7 +200,96 @@ static int look(struct push *p, struct push_blob *b)
 	return 0;
 }
 
-/* Sends a part of an upload, or its end. The answer says where the next goes. */
+/* ---- in one body, or in parts ---- */
+
+/*
+ * What is larger than p->most is sent in parts, so that an upload of hours that breaks off goes on
+ * where it was. Not all registries take parts, or such large ones, and some take nothing else: what
+ * is refused in one way is sent in the other, and what was learnt so is remembered.
+ */
+static enum push_way way_of(const struct push *p, const struct push_blob *b)
+{
+	enum push_way way = b->there > 0 || b->size > atomic_load(&p->most) ? PUSH_PARTS :
+									      PUSH_WHOLE;
+	bool refused = b->refused[way] || atomic_load(&p->refuses[way]);
+	bool other = b->refused[!way] || atomic_load(&p->refuses[!way]);
+
+	/* nothing has no parts */
+	return refused && !other && b->size > 0 ? !way : way;
+}
+
+/* The blob was taken. If it was refused in the other way, and so was all before, others are not
+ * tried so. */
+static void remember(struct push *p, const struct push_blob *b, enum push_way way)
+{
+	atomic_store(&p->takes[way], true);
+	if (b->refused[!way] && !atomic_load(&p->takes[!way]))
+		atomic_store(&p->refuses[!way], true);
+}
+
+/* Is a status a refusal of the body, and no failure that may pass, or of who sends it? */
+static bool is_refusal(const struct http_request *q, int status)
+{
+	int r = http_status_errno(status);
+
+	/* what is in front of a registry may forbid the method, or not know it */
+	if (q->method == HTTP_PATCH && (status == 403 || status == 501))
+		return true;
+	return r < 0 && r != -EACCES && !error_passes(r);
+}
+
+/* Was a body of `n` bytes too large? Then the next ones are smaller, if they can be. */
+static bool lower(struct push *p, struct push_blob *b, const struct http_request *q, int status)
+{
+	uint64_t n = q->body.size, less = n > SMALL ? SMALL : SMALLEST;
+	uint64_t most = atomic_load(&p->most);
+	bool part = q->method == HTTP_PATCH;
+
+	/* 416 is also said where a part does not follow the last one */
+	if (status != 413 && !(status == 416 && part && b->there == 0))
+		return false;
+	if (n <= less || less < b->least || b->refused[PUSH_PARTS] ||
+	    atomic_load(&p->refuses[PUSH_PARTS]))
+		return false;
+	while (most > less && !atomic_compare_exchange_weak(&p->most, &most, less))
+		;
+	return true;
+}
+
+/*
+ * A body was refused. 1: it is sent in another way; -EAGAIN: the upload is begun again, or looked
+ * at; 0: there is no other way.
+ */
+static int find_way(struct push *p, struct push_blob *b, const struct http_request *q, int status,
+		    bool again)
+{
+	enum push_way way = q->method == HTTP_PATCH || b->there > 0 ? PUSH_PARTS : PUSH_WHOLE;
+	bool lost = b->lost;
+
+	if (lower(p, b, q, status)) {
+		if (b->there == 0)
+			forget(p, b);
+		return 1;
+	}
+	b->lost |= b->there > 0;
+	if (again || (q->method == HTTP_PATCH && b->there > 0 && !lost)) {
+		/* it may have lost the bytes of before, or the upload; or it has more of them */
+		if (again || status != 416)
+			forget(p, b);
+		return -EAGAIN;
+	}
+	b->refused[way] = true;
+	if (b->refused[!way] || atomic_load(&p->refuses[!way]) || b->size == 0 ||
+	    (way == PUSH_WHOLE && status == 413))
+		return 0;
+	forget(p, b);
+	return 1;
+}
+
+/*
+ * Sends a part of an upload, or its end. The answer says where the next goes. 0; 1: it is sent in
+ * another way; -errno.
+ */
 static int put(struct push *p, struct push_blob *b, const struct http_request *q, bool again)
 {
 	struct push_answer a = { .body = NULL };
@@ -207,15 +299,11 @@ static int put(struct push *p, struct push_blob *b, const struct http_request *q
 	r = push_ask(p, q, &a);
 	if (r < 0)
 		return r;
-	r = http_status_errno(a.head.status);
-	if (again && r < 0 && r != -EACCES && !error_passes(r)) {
-		/* it may have lost the bytes of before, or the upload */
-		forget(p, b);
-		r = -EAGAIN;
-	} else {
+	if (is_refusal(q, a.head.status))
+		r = find_way(p, b, q, a.head.status, again);
+	if (r == 0)
 		r = check(p, name_of(b), &a);
-	}
-	if (r < 0) {
+	if (r != 0) {
 		free(a.location);
 		return r;
 	}
@@ -226,14 +314,14 @@ static int put(struct push *p, struct push_blob *b, const struct http_request *q
 
 /*
  * Sends all that is not there yet, in parts: some registries keep no part of which they have not
- * got all.
+ * got all. As put().
  */
 static int send_parts(struct push *p, struct push_blob *b, bool again)
 {
 	int r = 0;
 
 	while (r == 0 && b->there < b->size) {
-		uint64_t n = MIN(PART, b->size - b->there);
+		uint64_t n = MIN(MAX(atomic_load(&p->most), b->least), b->size - b->there);
 		struct http_request q = { .method = HTTP_PATCH, .url = b->location };
 		char range[64];
 
@@ -248,18 +336,22 @@ static int send_parts(struct push *p, struct push_blob *b, bool again)
 	return r;
 }
 
-static int send_blob(struct push *p, struct push_blob *b, const char *digest)
+/* Sends it in one way, from where it broke off. As put(). */
+static int send_once(struct push *p, struct push_blob *b, const char *digest)
 {
 	struct http_request q = { .method = HTTP_PUT };
-	bool again = b->location;
+	enum push_way way;
+	bool again;
 	char *url;
 	int r = b->tried && b->location ? look(p, b) : 0;
 
+	again = b->location;
 	if (r == 0 && !b->location)
 		r = begin(p, b, digest, false);
-	if (r == 0 && (b->there > 0 || b->size > PART))
+	way = way_of(p, b);
+	if (r == 0 && way == PUSH_PARTS)
 		r = send_parts(p, b, again);
-	if (r < 0)
+	if (r != 0)
 		return r;
 	if (asprintf(&url, "%s%cdigest=%s", b->location, strchr(b->location, '?') ? '&' : '?',
 		     digest) < 0)
@@ -268,6 +360,19 @@ static int send_blob(struct push *p, struct push_blob *b, const char *digest)
 	q.body = (struct http_body){ BLOB_TYPE, NULL, b->size - b->there, read_blob, b };
 	r = put(p, b, &q, again);
 	free(url);
+	if (r == 0)
+		remember(p, b, way);
+	return r;
+}
+
+static int send_blob(struct push *p, struct push_blob *b, const char *digest)
+{
+	int r;
+
+	/* the next way is another one, or has smaller parts */
+	do
+		r = send_once(p, b, digest);
+	while (r > 0);
 	return r;
 }
 

@@ -294,6 +294,72 @@ def test_resumed_with_other_bytes(work, registry):
     assert len(lies) == 2 and has_tag(registry, url)
 
 
+# ---- what registries take ----
+
+def refuses(status, when):
+    return lambda method, body: status if when(method, len(body)) else None
+
+
+PARTS, WHOLE = ('PATCH', 32 * MIB), ('PUT', 33 * MIB)
+PATCHED = refuses(416, lambda method, n: method == 'PATCH' and n > 4 * MIB)
+
+
+@pytest.mark.parametrize('size, answer, wanted', [
+    # Google's registry takes no parts; others, or what is in front of them, say so in other words
+    (33 * MIB, refuses(405, lambda method, n: method == 'PATCH'), [PARTS, WHOLE, WHOLE]),
+    *((33 * MIB, refuses(status, lambda method, n: method == 'PATCH'), [PARTS, WHOLE]) for status in (400, 403, 404, 501)),
+    # ghcr.io
+    (33 * MIB, PATCHED, [PARTS] + 2 * (8 * [('PATCH', 4 * MIB)] + [('PATCH', MIB)])),
+    # nginx as it is when it is installed, in front of a registry
+    (5 * MIB, refuses(413, lambda method, n: n > MIB), [('PUT', 5 * MIB), ('PATCH', 4 * MIB)] + 10 * [('PATCH', MIB)]),
+    # JFrog's was known to take parts only, which a small file finds out
+    (5 * MIB, refuses(405, lambda method, n: method == 'PUT' and n > 0), 2 * [('PATCH', 5 * MIB)])],
+    ids=['405', '400', '403', '404', '501', 'ghcr', 'nginx', 'parts'])
+def test_dialects(work, registry, size, answer, wanted):
+    """What is refused in one way is sent in another, which the next file goes at once; what was taken is not sent again."""
+    c, url, sent = Carton(method='stored'), to(registry, work), []
+    c.add('model/x', fault_bytes(size, seed=4))
+    if wanted != [PARTS, WHOLE]:
+        c.add('model/y', fault_bytes(size, seed=5))
+    path = c.write(work / 'm.carton')
+
+    def before(method, where, body):
+        if method in ('PATCH', 'PUT') and '/blobs/' in where:
+            sent.extend([(method, len(body))] * (len(body) > 4096))
+            status = answer(method, body)
+            return (status, {}, errors('UNSUPPORTED', 'x')) if status else None
+    with Front(registry, before=before) as front:
+        got = push(path, front.oci(url), '--connections=1')
+    assert got['sent'] == got['blobs'] == len(uploads(registry)) and sent == wanted
+    assert push(path, url)['sent'] == 0
+
+
+def test_least_part(work, registry):
+    """OCI-Chunk-Min-Length: no part but the last is smaller."""
+    c, sent, least = Carton(method='stored'), [], 34 * MIB
+    path, url = c.add('model/x', fault_bytes(35 * MIB, seed=4)).write(work / 'm.carton'), to(registry, work)
+
+    def change(where, status, headers, body):
+        return (status, headers | {'OCI-Chunk-Min-Length': str(least)}, body) if where.endswith('/uploads/') else None
+    with Front(registry, change, before=lambda method, where, body: sent.extend([len(body)] * (method == 'PATCH'))) as front:
+        push(path, front.oci(url))
+    assert sent == [least, MIB] and has_tag(registry, url)
+
+
+def test_lost(work, registry):
+    """An upload that is lost behind its first part is begun again, and then sent as a whole."""
+    (path, digest), url, sent = large(work), to(registry, work), []
+
+    def before(method, where, body):
+        if method in ('PATCH', 'PUT') and len(body) > 4096:
+            sent.append((method, len(body)))
+            return (404, {}, errors('BLOB_UPLOAD_UNKNOWN', 'x')) if sent[-2:] == 2 * [PARTS] else None
+    with Front(registry, before=before) as front:
+        push(path, front.oci(url), '--connections=1')
+    assert sent == [PARTS, PARTS, PARTS, ('PUT', SIZE)] or sent == 4 * [PARTS] + [('PUT', SIZE)], sent
+    assert digest in uploads(registry) and has_tag(registry, url)
+
+
 # ---- blobs of another repository ----
 
 @pytest.mark.parametrize('auth', [None, 'token'])
