@@ -11,12 +11,11 @@
 #include "http/docker.h"
 #include "http/helper.h"
 #include "http/policy.h"
+#include "http/reference.h"
 
 #define SCHEME "oci://"
 #define FORM "not oci://REGISTRY/NAME[:TAG][@sha256:HEX]"
-#define LOWER "0123456789abcdefghijklmnopqrstuvwxyz"
-#define ALNUM LOWER "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-#define MAX_NAME 255
+#define ALNUM "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 #define MAX_TAG 128
 
 /* ---- references ---- */
@@ -33,57 +32,9 @@ bool oci_is_digest(const char *text)
 	       hex_valid(text + 7, SHA256_SIZE);
 }
 
-static bool is_host(const char *host, size_t n)
-{
-	size_t len;
-
-	if (*host == '[') {
-		len = 1 + strspn(host + 1, "0123456789abcdefABCDEF:.");
-		if (len < 4 || host[len++] != ']')
-			return false;
-	} else {
-		len = strspn(host, "-." ALNUM);
-		if (len == 0 || strchr("-.", *host))
-			return false;
-	}
-	if (len < n && host[len] == ':') {
-		size_t digits = strspn(host + len + 1, "0123456789");
-
-		len += 1 + digits;
-		if (digits == 0 || digits > 5)
-			return false;
-	}
-	return len == n;
-}
-
-/* [a-z0-9]+ with one of . _ __ or dashes between, and slashes between these. */
-static bool is_name(const char *name, size_t n)
-{
-	const char *end = name + n;
-
-	if (n > MAX_NAME)
-		return false;
-	while (name < end) {
-		size_t len = strspn(name, LOWER), dashes;
-
-		if (len == 0)
-			return false;
-		name += len;
-		if (name == end)
-			return true;
-		dashes = strspn(name, "-");
-		name += dashes			    ? dashes :
-			strncmp(name, "__", 2) == 0 ? 2 :
-						      strchr("._/", *name) != NULL;
-		if (name == end || !strchr(LOWER, *name))
-			return false;
-	}
-	return false;
-}
-
 bool oci_is_name(const char *text)
 {
-	return is_name(text, strlen(text));
+	return reference_is_name(text, strlen(text));
 }
 
 static const char *split(const char *url, struct parts *ret)
@@ -93,12 +44,14 @@ static const char *split(const char *url, struct parts *ret)
 	*ret = (struct parts){ .host = p, .host_len = strcspn(p, "/") };
 	if (memchr(p, '@', ret->host_len))
 		return "no user name can be given here: docker login or podman login saves it";
-	if (!is_host(p, ret->host_len) || !p[ret->host_len])
+	if (!reference_is_host(p, ret->host_len) || !p[ret->host_len])
 		return FORM;
 	ret->name = p += ret->host_len + 1;
 	ret->name_len = strcspn(p, ":@");
-	if (!is_name(p, ret->name_len))
-		return FORM ": a name has a-z, 0-9, and one of . _ - or / between them";
+	if (!reference_is_name(p, ret->name_len))
+		return FORM
+			": a name has letters, digits and . _ - ~ with single slashes between, and "
+			"no component . or ..";
 	p += ret->name_len;
 	if (*p == ':') {
 		ret->tag = ++p;
@@ -133,28 +86,6 @@ static const char *fault(const char *url)
 		      "https://REGISTRY/v2/NAME/blobs/sha256:HEX";
 }
 
-/* The name or address in HOST[:PORT], malloc'ed; and the port, or 0. */
-static char *split_host(const char *host, size_t n, unsigned *ret_port)
-{
-	bool brackets = *host == '[';
-	size_t len = MIN(strcspn(host + brackets, brackets ? "]" : ":/"), n);
-	const char *port = host + brackets + len + brackets;
-
-	*ret_port = port < host + n && *port == ':' ? (unsigned)strtoul(port + 1, NULL, 10) : 0;
-	return strndup(host + brackets, len);
-}
-
-/* Is the registry on this machine? */
-static bool is_local(const char *host, size_t n)
-{
-	unsigned port;
-	char *name = split_host(host, n, &port);
-	bool local = name && http_host_class(name) == HTTP_ADDRESS_LOOPBACK;
-
-	free(name);
-	return local;
-}
-
 int oci_parse(const char *url, struct repository *ret)
 {
 	struct parts p;
@@ -167,9 +98,9 @@ int oci_parse(const char *url, struct repository *ret)
 	      (strcasecmp(host, "docker.io") == 0 || strcasecmp(host, "index.docker.io") == 0 ||
 	       strcasecmp(host, DOCKER_HUB) == 0);
 	*ret = (struct repository){ .kind = "oci" };
-	if (!host ||
-	    asprintf(&ret->server, "%s://%s", is_local(p.host, p.host_len) ? "http" : "https",
-		     hub ? DOCKER_HUB : host) < 0)
+	if (!host || asprintf(&ret->server, "%s://%s",
+			      reference_is_local(p.host, p.host_len) ? "http" : "https",
+			      hub ? DOCKER_HUB : host) < 0)
 		ret->server = NULL;
 	if (asprintf(&name, "%s%.*s", hub && !memchr(p.name, '/', p.name_len) ? "library/" : "",
 		     (int)p.name_len, p.name) < 0)
@@ -200,7 +131,7 @@ static bool split_blob(const char *url, struct parts *ret)
 	*ret = (struct parts){ .host = at ? at + 1 : url + scheme, .name = path + 4 };
 	ret->host_len = (size_t)(path - ret->host);
 	ret->name_len = (size_t)(end - ret->name);
-	return is_host(ret->host, ret->host_len);
+	return reference_is_host(ret->host, ret->host_len);
 }
 
 bool oci_is_blob(const char *url)
@@ -328,7 +259,7 @@ static int set_place(struct login *l, const char *server)
 	unsigned port;
 
 	l->https = strncasecmp(server, "https", 5) == 0;
-	l->host = split_host(host, strlen(host), &port);
+	l->host = reference_host(host, strlen(host), &port);
 	l->port = port ? port : l->https ? 443 : 80;
 	return l->host ? 0 : -ENOMEM;
 }
@@ -380,7 +311,7 @@ static int login(const char *url, struct cancel *stop, struct login **ret)
 		g->helper.fd = -1;
 	/* what can be read on the way gets nothing */
 	if (r == 0 && strncasecmp(at.server, "http:", 5) == 0 &&
-	    !is_local(at.server + 7, strlen(at.server + 7)))
+	    !reference_is_local(at.server + 7, strlen(at.server + 7)))
 		r = -ENOENT;
 	if (r == 0)
 		r = set_up(g, &at, stop);

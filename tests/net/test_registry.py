@@ -136,6 +136,24 @@ def test_the_next_digest(mount, cache, work, registry):
         same(m, first)
 
 
+def test_capitals(mount, cache, registry, small):
+    """Which names there are, the registry says: hf.co has them with capitals."""
+    name = small.split('/', 3)[3].partition(':')[0]
+
+    def before(method, path, body):
+        assert '/v2/Org/Model-3.2-GGUF/' in path
+        c = registry.connect()
+        c.request(method, path.replace('Org/Model-3.2-GGUF', name).replace('Q4_K_M', 'latest'), headers={
+            'Accept': front.seen[-1][1].get('Accept', '*/*')})
+        a = c.getresponse()
+        answer = a.status, dict(a.getheaders()), a.read()
+        c.close()
+        return answer
+    with Front(registry, before=before) as front:
+        with mount(f'oci://{front.host}/Org/Model-3.2-GGUF:Q4_K_M', *cache.options) as m:
+            same(m, {'a': b'x'})
+
+
 # ---- kinds of artifacts ----
 
 AI, OLLAMA, TITLE = 'application/vnd.docker.ai', 'application/vnd.ollama.image', 'org.opencontainers.image.title'
@@ -338,8 +356,9 @@ def test_another_digest(cache, registry, small):
 
 
 @pytest.mark.parametrize('url, message', [
-    ('oci://', 'not oci://'), ('oci://h', 'not oci://'), ('oci://h/', 'not oci://'), ('oci://h/A', 'a name has'),
-    ('oci://h/a..b', 'a name has'), ('oci://h/a/', 'a name has'), ('oci://h/a:', 'a tag has'), ('oci://h/a:-b', 'a tag has'),
+    ('oci://', 'not oci://'), ('oci://h', 'not oci://'), ('oci://h/', 'not oci://'), ('oci://h/..', 'a name has'),
+    ('oci://h/a/../b', 'a name has'), ('oci://h/a/./b', 'a name has'), ('oci://h/a//b', 'a name has'),
+    ('oci://h/%2e%2e/b', 'a name has'), ('oci://h/a\\b', 'a name has'), ('oci://h/a/', 'a name has'), ('oci://h/a:', 'a tag has'), ('oci://h/a:-b', 'a tag has'),
     ('oci://h/a:' + 'b' * 129, 'a tag has'), ('oci://h/a@sha512:' + '0' * 128, 'only digests sha256'),
     ('oci://h/a@sha256:0', 'only digests sha256'), ('oci://joe:pw@h/a', 'docker login'), ('oci://h:x/a', 'not oci://'),
     ('oci:h/a', 'not oci://'), ('oci://h/a?b', 'a name has'), ('oci://h/a:b/c', 'a tag has')])
