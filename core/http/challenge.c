@@ -129,6 +129,67 @@ bool challenge_is_basic(const char *text)
 	return parse(text, &c, &basic) == -ENOENT && basic;
 }
 
+/* Is each of `wanted`, between commas, in [have, have + n)? */
+static bool has_actions(const char *have, size_t n, const char *wanted)
+{
+	for (size_t len; *wanted; wanted += len + (wanted[len] == ',')) {
+		bool found = false;
+
+		len = strcspn(wanted, ",");
+		for (size_t at = 0, one; at < n && !found; at += one + 1) {
+			const char *comma = memchr(have + at, ',', n - at);
+
+			one = comma ? (size_t)(comma - have) - at : n - at;
+			found = (one == len && strncmp(have + at, wanted, len) == 0) ||
+				(one == 1 && have[at] == '*');
+		}
+		if (!found)
+			return false;
+	}
+	return true;
+}
+
+/* Is the scope of `n` bytes `repository:NAME:` with these actions? */
+static bool grants(const char *scope, size_t n, const char *name, size_t name_n,
+		   const char *actions)
+{
+	static const char kind[] = "repository:";
+	size_t head = strlen(kind) + name_n + 1;
+
+	return n > head && strncmp(scope, kind, strlen(kind)) == 0 &&
+	       strncmp(scope + strlen(kind), name, name_n) == 0 && scope[head - 1] == ':' &&
+	       has_actions(scope + head, n - head, actions);
+}
+
+bool challenge_need(struct challenge *c, const char *name, size_t n, const char *actions,
+		    bool alone)
+{
+	struct buf b = buf_init(sizeof(c->scope));
+	bool there = false, others = false;
+	int r = 0;
+
+	for (const char *p = c->scope; *(p += strspn(p, " "));) {
+		size_t len = strcspn(p, " ");
+		bool ours = grants(p, len, name, n, actions), keep = strspn(p, ":") < len;
+
+		there |= ours;
+		others |= !ours && keep;
+		if (r == 0 && keep && (ours || !alone))
+			r = buf_addf(&b, "%s%.*s", b.len > 0 ? " " : "", (int)len, p);
+		p += len;
+	}
+	if (r == 0 && !there)
+		r = buf_addf(&b, "%srepository:%.*s:%s", b.len > 0 ? " " : "", (int)n, name,
+			     actions);
+	if (r == 0)
+		r = buf_addc(&b, '\0');
+	/* one that became too long stays as it was */
+	if (r == 0)
+		memcpy(c->scope, b.data, b.len);
+	buf_finish(&b);
+	return others;
+}
+
 /* Each scope is a parameter of its own; a service is one, whatever is in it. */
 static int add_value(struct buf *b, char before, const char *name, const char *value)
 {

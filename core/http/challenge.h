@@ -33,6 +33,13 @@ int challenge_parse(const char *text, struct challenge *ret);
 /* Does the text ask for a user name and a password, and for no token? */
 bool challenge_is_basic(const char *text);
 
+/*
+ * Adds `repository:NAME:ACTIONS` to the scopes, unless they have that, or there is no room; scopes
+ * that say nothing, such as `::`, go. `alone`: it is the only one then. Were there others?
+ */
+bool challenge_need(struct challenge *c, const char *name, size_t n, const char *actions,
+		    bool alone);
+
 /* The URL to ask for a token: malloc'ed, NULL: out of memory. */
 char *challenge_url(const struct challenge *c);
 

@@ -204,6 +204,7 @@ int docker_find(const char *host, const char *name, struct docker_found *ret)
 		if (text.data)
 			explicit_bzero(text.data, text.cap);
 		buf_finish(&text);
+		snprintf(ret->file, sizeof(ret->file), "%s", path);
 		if (r == -EOPNOTSUPP) {
 			carton_log(CARTON_LOG_NOTICE, path, "has for %s " DOCKER_IDENTITY, host);
 			r = -ENOENT;

@@ -22,6 +22,7 @@
 struct docker_found {
 	char auth[DOCKER_MAX_AUTH]; /* base64 of USER:PASSWORD; or "" */
 	char helper[64];	    /* else docker-credential-NAME has them; or "" */
+	char file[4096];	    /* of docker_find(): where that is */
 };
 
 /*

@@ -135,12 +135,10 @@ void http_hop_refused(struct http_stream *s)
 }
 
 /* Of a token server. Other than a failure to reach it, a fault of its own may pass. */
-static size_t on_token_head(struct http_stream *s, size_t n)
+static size_t on_no_token(struct http_stream *s)
 {
 	int status = s->response_header.response.status;
 
-	if (status >= 200 && status <= 299)
-		return n;
 	return callback_fail(s, status >= 500 || status == 429 ? -ECONNRESET : -EACCES,
 			     "the token server gives no token");
 }
@@ -174,10 +172,13 @@ static size_t on_head_end(struct http_stream *s, size_t n)
 			s, -ECONNRESET,
 			"the password of the credential helper is refused: docker login or "
 			"podman login saves another");
-	if (s->asks)
-		return on_token_head(s, n);
-	s->again = (header->response.status == 401 || header->response.status == 403) &&
+	if (s->asks && http_status_errno(header->response.status) == 0)
+		return n;
+	s->again = (header->response.status == 401 || header->response.status == 403) && !s->asks &&
 		   http_secrets_refused(s);
+	s->again = s->again || http_token_forgoes(s);
+	if (s->asks && !s->again)
+		return on_no_token(s);
 	s->token_wanted = !s->again && http_token_wanted(s);
 	s->recode = !s->again && !s->token_wanted && !http_header_redirect(header) && recode(s);
 	if (s->again || s->token_wanted || s->recode ||

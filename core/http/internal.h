@@ -266,6 +266,12 @@ int http_token_sign(struct http_stream *stream);
 /* The answer has come: was the login refused, and may another be there at the next try? */
 bool http_token_renews(struct http_stream *stream);
 
+/*
+ * The answer has come, and is a refusal: is there another request to make, which asks for less, or
+ * without a login that has ended? Then the stream is about to make it.
+ */
+bool http_token_forgoes(struct http_stream *stream);
+
 void http_tokens_finish(struct http *http);
 
 /* ---- secrets.c: takes http->secrets ---- */

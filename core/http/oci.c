@@ -174,6 +174,7 @@ static void logout(struct login *l)
 	helper_end(&g->helper);
 	set_header(g, NULL);
 	free(l->host);
+	free(l->file);
 	explicit_bzero(g, sizeof(*g));
 	free(g);
 }
@@ -275,8 +276,12 @@ static int set_up(struct registry *g, const struct repository *at, struct cancel
 		snprintf(g->server, sizeof(g->server), "%s", docker_server(host));
 		r = docker_find(host, at->name, found);
 	}
-	if (r == 0)
-		r = *found->helper ? start_helper(g, found->helper, stop) : use(g, found->auth);
+	if (r == 0 && *found->helper) {
+		r = start_helper(g, found->helper, stop);
+	} else if (r == 0) {
+		g->login.file = strdup(found->file);
+		r = g->login.file ? use(g, found->auth) : -ENOMEM;
+	}
 	if (found)
 		explicit_bzero(found, sizeof(*found));
 	free(found);

@@ -17,6 +17,7 @@
 #ifndef CARTON_HTTP_SCHEME_H
 #define CARTON_HTTP_SCHEME_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -33,9 +34,11 @@ struct login {
 	char *host; /* as in struct http_target, like the next two */
 	unsigned port;
 	bool https;
+	char *file; /* has the line, which is not renewed; or NULL */
 	/* guarded as what sign() uses: when it asks, and how many headers there have been */
 	bool asked;
 	unsigned version;
+	atomic_bool refused; /* that of `file` is not sent any more; any thread */
 };
 
 struct scheme {

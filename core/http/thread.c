@@ -123,7 +123,7 @@ static void stream_done(struct http_stream *s, CURLcode code)
 		stream_fail(s, s->fault, s->fault_why);
 	} else if (s->again || s->token_wanted || s->recode || (s->asks && code == CURLE_OK)) {
 		http_hop_end(s);
-		r = s->asks ? http_token_end(s, &why) : 0;
+		r = s->asks && !s->again ? http_token_end(s, &why) : 0;
 		ready = !s->token_wanted || http_token_begin(s);
 		free(s->seen[--s->n_seen]);
 		if (r < 0)

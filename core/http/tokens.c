@@ -12,6 +12,10 @@
  *
  * Many requests may be refused when a token ends: one of them asks for the next, the others wait.
  *
+ * It is asked for with the scope that the challenge names, and with the one that the request needs:
+ * some registries name none, or that of another repository. If that is too much for the token
+ * server, then with the latter alone.
+ *
  * What the user has for a registry (scheme.h) goes to the server that this registry names, or to
  * itself, where it asks for a password in place of a token; and only for URLs that the user has
  * named. A token that was got so is not for what LINKS names there.
@@ -22,6 +26,7 @@
 
 #include "http/challenge.h"
 #include "http/internal.h"
+#include "http/reference.h"
 
 struct http_token {
 	struct http_token *next;
@@ -36,6 +41,7 @@ struct http_token {
 
 struct http_token_request {
 	struct challenge challenge;
+	bool more; /* it asks for more than the request needs: what the server has said it wants */
 	struct login *login;	   /* to ask with; or NULL */
 	struct http_target target; /* of the token server; while that is asked, of the request */
 	unsigned allowed;	   /* its addresses, likewise */
@@ -88,7 +94,7 @@ static struct login *login_for(const struct http_stream *s)
 	bool may = s->trust == HTTP_USER && !s->left_origin && !http_is_overheard(s);
 	struct login *l = may ? s->http->logins : NULL;
 
-	while (l && !(l->host && l->https == t->https && l->port == t->port &&
+	while (l && !(l->host && l->https == t->https && l->port == t->port && !l->refused &&
 		      strcasecmp(l->host, t->host) == 0))
 		l = l->next;
 	return l;
@@ -127,16 +133,32 @@ static bool is_for(const struct http_token *t, const struct http_target *target)
 	       common(t->target.url, target->url) >= t->area;
 }
 
-/* Where the area of a URL ends: behind the repository of scope `repository:NAME:ACTIONS`. */
+/* The length of the URL behind /NAME/; 0: it has none. */
+static size_t behind_name(const char *url, size_t n, const char *name, size_t name_n)
+{
+	for (size_t i = 0; name_n > 0 && i + name_n + 1 < n; i++)
+		if (url[i] == '/' && url[i + name_n + 1] == '/' &&
+		    strncmp(url + i + 1, name, name_n) == 0)
+			return i + name_n + 2;
+	return 0;
+}
+
+/* Where the area of a URL ends: behind the repository of a scope `repository:NAME:ACTIONS`. */
 static size_t area_of(const char *url, const struct challenge *c)
 {
-	size_t n = strcspn(url, "?");
-	const char *name = strchr(c->scope, ':'), *end = strrchr(c->scope, ':');
+	size_t n = strcspn(url, "?"), len;
 
-	for (size_t i = 0, len = name ? (size_t)(end - name) : 0; len > 1 && i + len < n; i++)
-		if (url[i] == '/' && url[i + len] == '/' &&
-		    strncmp(url + i + 1, name + 1, len - 1) == 0)
-			return i + len + 1;
+	for (const char *p = c->scope; *(p += strspn(p, " ")); p += len) {
+		const char *name = strchr(p, ':'), *end;
+		size_t area;
+
+		len = strcspn(p, " ");
+		end = memrchr(p, ':', len);
+		area = end && end > name ? behind_name(url, n, name + 1, (size_t)(end - name - 1)) :
+					   0;
+		if (area)
+			return area;
+	}
 	while (url[n - 1] != '/')
 		n--;
 	return n;
@@ -261,6 +283,40 @@ static int find_server(const struct http_stream *s, struct http_token_request *q
 		       -EACCES;
 }
 
+/*
+ * The name of the repository that a URL is of, as registries have it: within the URL; or NULL. What
+ * changes it, or asks for an upload, needs more than who reads.
+ */
+static const char *repository_of(const struct http_stream *s, const char *url, size_t *ret_n,
+				 const char **ret_actions)
+{
+	static const char *const whats[] = { "/manifests/", "/blobs/", "/referrers/", "/tags/" };
+	struct http_url_parts p;
+	const char *name, *end = NULL;
+
+	if (!http_url_split(url, &p) || strncmp(url + p.path, "/v2/", 4) != 0)
+		return NULL;
+	name = url + p.path + 4;
+	for (size_t i = 0; i < ARRAY_SIZE(whats) && !end; i++)
+		end = memmem(name, (size_t)(url + p.query - name), whats[i], strlen(whats[i]));
+	if (!end || !reference_is_name(name, (size_t)(end - name)))
+		return NULL;
+	*ret_n = (size_t)(end - name);
+	*ret_actions = s->sends || strstr(end, "/blobs/uploads/") == end ? "pull,push" : "pull";
+	return name;
+}
+
+/* Has a token asked for with what the request needs, whatever the challenge says. */
+static void add_need(struct http_stream *s, struct http_token_request *q, const char *url,
+		     bool alone)
+{
+	const char *actions, *name;
+	size_t n;
+
+	name = repository_of(s, url, &n, &actions);
+	q->more = name && challenge_need(&q->challenge, name, n, actions, alone) && !alone;
+}
+
 bool http_token_wanted(struct http_stream *s)
 {
 	const char *text = s->response_header.challenge;
@@ -280,12 +336,67 @@ bool http_token_wanted(struct http_stream *s)
 	q = calloc(1, sizeof(*q));
 	if (q)
 		q->login = login;
-	if (!q || challenge_parse(text, &q->challenge) < 0 || find_server(s, q) < 0) {
+	if (!q || challenge_parse(text, &q->challenge) < 0) {
+		request_free(q);
+		return false;
+	}
+	add_need(s, q, s->target.url, false);
+	if (find_server(s, q) < 0) {
 		request_free(q);
 		return false;
 	}
 	s->token_tried = true;
 	s->token_request = q;
+	return true;
+}
+
+/* The login of a file was refused. True: the request is worth a try without it. */
+static bool forget_login(struct http_stream *s, struct login *l)
+{
+	char text[300];
+	bool first = !atomic_exchange(&l->refused, true);
+
+	snprintf(text, sizeof(text), l->port == 443 || l->port == 80 ? "%s" : "%s:%u", l->host,
+		 l->port);
+	if (first)
+		carton_log(CARTON_LOG_NOTICE, l->file,
+			   "the login for %s is refused, and may have ended: docker login %s or "
+			   "podman login %s saves another",
+			   text, text, text);
+	return !s->sends;
+}
+
+bool http_token_forgoes(struct http_stream *s)
+{
+	struct http_token_request *q = s->token_request;
+	int status = s->response_header.response.status;
+	struct login *l = s->asks ? q->login : login_for(s);
+	bool ended = l && l->file && s->login_sent;
+	struct http_target next;
+	const char *why;
+	char *url;
+	int r;
+
+	if (!s->asks)
+		return ended && status == 401 && forget_login(s, l);
+	if (status < 400 || status == 429 || status > 499)
+		return false;
+	if (!q->more && !(ended && forget_login(s, l)))
+		return false;
+	/* others look whether the same is asked for */
+	pthread_mutex_lock(&s->http->secrets);
+	if (q->more)
+		add_need(s, q, q->target.url, true);
+	else
+		q->login = NULL;
+	pthread_mutex_unlock(&s->http->secrets);
+	url = challenge_url(&q->challenge);
+	r = url ? http_target_parse(NULL, url, &next, &why) : -ENOMEM;
+	free(url);
+	if (r < 0)
+		return false;
+	http_target_finish(&s->target);
+	s->target = next;
 	return true;
 }
 

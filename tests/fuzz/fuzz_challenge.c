@@ -60,6 +60,26 @@ static void check_url(const struct challenge *c)
 	free(bare);
 }
 
+/* What is needed is a scope of its own then, or there was no room for it. */
+static void check_need(const struct challenge *c)
+{
+	static const char need[] = "repository:a/b:pull,push";
+	static struct challenge more;
+	const char *at;
+
+	for (int alone = 0; alone < 2; alone++) {
+		more = *c;
+		challenge_need(&more, "a/b", 3, "pull,push", alone);
+		check_value(more.scope, sizeof(more.scope));
+		CHECK(strcmp(more.realm, c->realm) == 0 && strcmp(more.service, c->service) == 0);
+		at = strstr(more.scope, "repository:a/b:");
+		CHECK(at || strcmp(more.scope, c->scope) == 0);
+		CHECK(!alone || !strstr(more.scope, " ") || strstr(c->scope, "repository:a/b:"));
+		if (!strstr(c->scope, "a/b") && at)
+			CHECK(strncmp(at, need, strlen(need)) == 0);
+	}
+}
+
 static void check_challenge(const uint8_t *data, size_t n)
 {
 	static struct challenge c;
@@ -75,6 +95,7 @@ static void check_challenge(const uint8_t *data, size_t n)
 		check_value(c.service, sizeof(c.service));
 		check_value(c.scope, sizeof(c.scope));
 		check_again(&c);
+		check_need(&c);
 		check_url(&c);
 	}
 	free(text);

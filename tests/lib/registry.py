@@ -265,7 +265,7 @@ class Front:
                     self.send_header(k, v)
                 self.end_headers()
                 with contextlib.suppress(ConnectionError):
-                    self.wfile.write(body)
+                    self.wfile.write(b'' if self.command == 'HEAD' else body)
         self.http = serve(handler=Own)
         self.port = self.http.server_address[1]
         self.host = f'127.0.0.1:{self.port}'

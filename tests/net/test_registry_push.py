@@ -473,10 +473,12 @@ def test_no_target(work, url, message):
 def test_who_may_not(work):
     path = Carton().add('model/x', b'1').write(work / 'm.carton')
     with registry_at(work / 'registry', 'basic') as r:
-        for env in (login(work), login(work, r.host, auth=base64.b64encode(b'joe:no').decode())):
+        for auth, more in (None, 0), (base64.b64encode(b'joe:no').decode(), 1):
+            env = login(work, *([r.host] if auth else []), auth=auth)
             p = ctl('push', path, to(r, work), env=env)
             assert p.returncode == 1 and f'docker login {r.host}' in p.stderr, p.stderr
-            assert len(problems(p).splitlines()) == 2
+            assert len(problems(p).splitlines()) == 2 + more
+            assert (f'docker/config.json: the login for {r.host} is refused' in p.stderr) == bool(more)
         assert not uploads(r)
 
 

@@ -151,15 +151,15 @@ def test_each_repository(mount, work, cache):
         assert sorted(x[2]['scope'] for x in r.tokens.seen) == [f'repository:{n}:pull' for n in 'abc']
 
 
-@pytest.mark.parametrize('scope', ['repository:{name}:pull', 'all'])
-def test_beside_a_password(mount, cache, tmp_path, scope):
+@pytest.mark.parametrize('scope, wheres', [('repository:{name}:pull', ('blobs', 'manifests')), ('all', ('x', 'y'))])
+def test_beside_a_password(mount, cache, tmp_path, scope, wheres):
     """A token is sent where it was wanted; elsewhere at this origin, what the user has, as before."""
     with registry({}) as r:
         r.challenge = 'Bearer realm="{realm}",service="reg",scope="%s"' % scope
         if scope == 'all':
             r.registry_name = lambda s: 'a'
         c = LinkedCarton()
-        for i, where in enumerate(['blobs', 'manifests', 'blobs', 'manifests']):
+        for i, where in enumerate(2 * wheres):
             path = f'/v2/a/{where}/{i}'
             r.blobs[path] = fault_bytes(MIB, seed=i)
             c.link(f'model/{2 * i}', r.blobs[path], r.url(path))
@@ -171,10 +171,10 @@ def test_beside_a_password(mount, cache, tmp_path, scope):
             as_expected(m, c)
         assert r.given == 1
         sent = {k: [x[3].get('Authorization', '').split()[0] for x in r.registry.seen if x[1].startswith(k)]
-                for k in ('/plain/', '/v2/a/blobs/', '/v2/a/manifests/')}
+                for k in ('/plain/', *(f'/v2/a/{where}/' for where in wheres))}
         assert set(sent['/plain/']) == {'Basic'}
         # the first request is refused: of the repository, or of each directory
-        others = sent['/v2/a/blobs/'] + sent['/v2/a/manifests/']
+        others = [x for where in wheres for x in sent[f'/v2/a/{where}/']]
         assert others.count('Basic') == (2 if scope == 'all' else 1)
 
 

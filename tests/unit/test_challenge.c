@@ -68,6 +68,55 @@ static void test_challenges(void **state)
 	}
 }
 
+/* What is needed is added to the scopes of a challenge, or replaces them. */
+static void test_need(void **state)
+{
+	static const struct {
+		const char *scope, *actions, *more, *alone;
+		bool others;
+	} cases[] = {
+		{ "", "pull", "repository:o/m:pull", "repository:o/m:pull", false },
+		{ "::", "pull", "repository:o/m:pull", "repository:o/m:pull", false },
+		{ " : :: ", "pull", "repository:o/m:pull", "repository:o/m:pull", false },
+		{ "repository:o/m:pull", "pull", "repository:o/m:pull", "repository:o/m:pull",
+		  false },
+		{ "repository:o/m:push,pull", "pull,push", "repository:o/m:push,pull",
+		  "repository:o/m:push,pull", false },
+		{ "repository:o/m:*", "pull,push", "repository:o/m:*", "repository:o/m:*", false },
+		{ "repository:o/m:pull", "pull,push",
+		  "repository:o/m:pull repository:o/m:pull,push", "repository:o/m:pull,push",
+		  true },
+		{ "repository:o/m:pushpull", "pull", "repository:o/m:pushpull repository:o/m:pull",
+		  "repository:o/m:pull", true },
+		{ "repository:o/mm:pull", "pull", "repository:o/mm:pull repository:o/m:pull",
+		  "repository:o/m:pull", true },
+		{ "repository:o/m", "pull", "repository:o/m repository:o/m:pull",
+		  "repository:o/m:pull", true },
+		{ "all repository:o/m:pull", "pull", "all repository:o/m:pull",
+		  "repository:o/m:pull", true },
+	};
+	struct challenge c = { .realm = "r" };
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		strcpy(c.scope, cases[i].scope);
+		assert_int_equal(challenge_need(&c, "o/m?", 3, cases[i].actions, false),
+				 cases[i].others);
+		assert_string_equal(c.scope, cases[i].more);
+		strcpy(c.scope, cases[i].scope);
+		challenge_need(&c, "o/m?", 3, cases[i].actions, true);
+		assert_string_equal(c.scope, cases[i].alone);
+	}
+	/* there is no room for it beside the others */
+	memset(c.scope, 'x', CHALLENGE_MAX_VALUE);
+	c.scope[CHALLENGE_MAX_VALUE] = '\0';
+	assert_true(challenge_need(&c, "o/m", 3, "pull", false));
+	assert_int_equal(strspn(c.scope, "x"), CHALLENGE_MAX_VALUE);
+	assert_int_equal(strlen(c.scope), CHALLENGE_MAX_VALUE);
+	challenge_need(&c, "o/m", 3, "pull", true);
+	assert_string_equal(c.scope, "repository:o/m:pull");
+}
+
 /* A challenge with a value of n bytes. */
 static int parse_long(const char *name, size_t n)
 {
@@ -188,9 +237,9 @@ static void test_long_token(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_challenges), cmocka_unit_test(test_bounds),
-		cmocka_unit_test(test_urls),	   cmocka_unit_test(test_tokens),
-		cmocka_unit_test(test_long_token),
+		cmocka_unit_test(test_challenges), cmocka_unit_test(test_need),
+		cmocka_unit_test(test_bounds),	   cmocka_unit_test(test_urls),
+		cmocka_unit_test(test_tokens),	   cmocka_unit_test(test_long_token),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
