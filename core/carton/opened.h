@@ -38,7 +38,8 @@ struct carton {
 	_Atomic uint64_t fetched;      /* fetch.fetched points to it */
 	struct servers *servers;       /* those of fetch.servers, owned here */
 	struct mirrors *mirrors;       /* NULL: the user names none */
-	struct login *logins;	       /* for its http */
+	struct login *logins;	       /* for its http, */
+	struct registries *registries; /* and what the user says of these; or NULL */
 	struct cancel stop;	       /* fired when the carton is closed */
 	pthread_t opener;	       /* the thread that carton_open_later() started */
 	bool has_opener;	       /* carton_open_later() has started that thread */

@@ -243,12 +243,12 @@ bool mirrors_have_urls(const struct mirrors *m)
 	return false;
 }
 
-int mirrors_login(const struct mirrors *m, struct login **list, struct cancel *stop)
+int mirrors_login(const struct mirrors *m, struct login **list, const struct login_options *o)
 {
 	int r = 0;
 
 	for (size_t i = 0; m && i < m->n && r == 0; i++)
-		r = login_add(list, m->list[i].text, stop);
+		r = login_add(list, m->list[i].text, o);
 	return r;
 }
 

@@ -22,8 +22,8 @@
 
 #include "base/digest.h"
 
-struct cancel;
 struct login;
+struct login_options;
 struct mirrors;
 
 /*
@@ -40,7 +40,7 @@ int mirrors_urls(const struct mirrors *m, const uint8_t sha256[SHA256_SIZE], con
 bool mirrors_have_urls(const struct mirrors *m);
 
 /* Adds the logins that requests for its URLs may need: see login_add() in http/scheme.h. */
-int mirrors_login(const struct mirrors *m, struct login **list, struct cancel *stop);
+int mirrors_login(const struct mirrors *m, struct login **list, const struct login_options *o);
 
 /* The URL of the carton at the `index`th mirror that has a template for it, malloc'ed; or NULL. */
 char *mirrors_carton(const struct mirrors *m, size_t index);

@@ -230,6 +230,13 @@ static bool address_in_token(const struct sockaddr_storage *host, const char *to
 	       (bits % 8 == 0 || ((a[bits / 8] ^ b[bits / 8]) >> (8 - bits % 8)) == 0);
 }
 
+bool http_in_network(const char *host, const char *network)
+{
+	struct sockaddr_storage address;
+
+	return http_parse_address(host, &address) && address_in_token(&address, network);
+}
+
 static bool token_matches(const char *token, const char *host)
 {
 	struct sockaddr_storage address;

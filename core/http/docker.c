@@ -163,20 +163,19 @@ int docker_parse(const char *text, size_t n, const char *host, const char *name,
 	return r < 0 ? r : *ret->helper || *ret->auth ? 0 : s.identity ? -EOPNOTSUPP : -ENOENT;
 }
 
-/* Reads a file, which may not be there. 0, -ENOENT or -errno. */
-static int read_file(const char *path, struct buf *ret)
+int docker_read_file(const char *path, size_t max, struct buf *ret)
 {
 	FILE *f = fopen(path, "re");
 	size_t n;
-	int r = f ? buf_reserve(ret, DOCKER_MAX_FILE) : -errno;
+	int r = f ? buf_reserve(ret, max) : -errno;
 
 	if (!f)
 		return r == -ENOTDIR ? -ENOENT : r;
 	setvbuf(f, NULL, _IONBF, 0);
-	n = r == 0 ? fread(ret->data, 1, DOCKER_MAX_FILE, f) : 0;
+	n = r == 0 ? fread(ret->data, 1, max, f) : 0;
 	ret->len = n;
 	if (r == 0)
-		r = ferror(f) ? -EIO : n == DOCKER_MAX_FILE ? -EFBIG : 0;
+		r = ferror(f) ? -EIO : n == max ? -EFBIG : 0;
 	fclose(f);
 	return r;
 }
@@ -198,7 +197,7 @@ int docker_find(const char *host, const char *name, struct docker_found *ret)
 		if (!at || !*at || (i == 2 && docker && *docker))
 			continue;
 		snprintf(path, sizeof(path), "%s%s", at, places[i][1]);
-		r = read_file(path, &text);
+		r = docker_read_file(path, DOCKER_MAX_FILE, &text);
 		if (r == 0)
 			r = docker_parse(text.data, text.len, host, name, ret);
 		if (text.data)

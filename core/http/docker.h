@@ -25,6 +25,11 @@ struct docker_found {
 	char file[4096];	    /* of docker_find(): where that is */
 };
 
+struct buf;
+
+/* Reads a file of fewer than `max` bytes. 0; -ENOENT: it is not there; -EFBIG; -errno. */
+int docker_read_file(const char *path, size_t max, struct buf *ret);
+
 /*
  * What a file says of the repository `name` of a registry. `host` is as the user writes it, with
  * the port. 0; -ENOENT: nothing; -EBADMSG: it is no JSON, or says what cannot be used;

@@ -126,13 +126,13 @@ static void logout(struct login *l)
 }
 
 /* HF_TOKEN, or what huggingface_hub has saved (HF_TOKEN_PATH, HF_HOME, ~/.cache/huggingface). */
-static int login(const char *url, struct cancel *stop, struct login **ret)
+static int login(const char *url, const struct login_options *o, struct login **ret)
 {
 	struct login *l = calloc(1, sizeof(*l));
 	char *hub = repository_server(&hf_form);
 	int r = l && hub ? find_header(&l->header) : -ENOMEM;
 
-	(void)url, (void)stop;
+	(void)url, (void)o;
 	if (r == 0 && l->header && !is_secret(hub)) {
 		carton_log(CARTON_LOG_NOTICE, "HF_ENDPOINT",
 			   "has no https: the hub is asked without your token, which others could "

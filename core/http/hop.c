@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 
@@ -354,7 +355,8 @@ static int set_request(struct http_stream *s)
 
 int http_hop_begin(struct http_stream *s, const char **ret_why)
 {
-	const char *proxy = http_proxy_for(&s->http->proxies, &s->target);
+	bool direct = s->untold && http_host_class(s->target.host) == HTTP_ADDRESS_LOOPBACK;
+	const char *proxy = direct ? NULL : http_proxy_for(&s->http->proxies, &s->target);
 	int r;
 
 	*ret_why = "out of memory";
@@ -398,6 +400,29 @@ void http_hop_end(struct http_stream *s)
 	s->sent = NULL;
 }
 
+/*
+ * Is it what OpenSSL says of an answer that is no record of TLS, such as an error in HTML? Says
+ * what helps.
+ */
+static bool no_tls(struct http_stream *s, CURLcode code, const char **ret_why)
+{
+	struct http_url_parts p;
+
+	if (code != CURLE_SSL_CONNECT_ERROR || !strstr(*ret_why, "wrong version number"))
+		return false;
+	*ret_why = "its server does not speak https: is the URL one of http://?";
+	/* as the URLs of a registry are made of oci:// */
+	if (http_url_split(s->target.url, &p) && strncmp(s->target.url + p.path, "/v2/", 4) == 0) {
+		snprintf(
+			s->error_text, sizeof(s->error_text),
+			"its server does not speak https; plain_http=%.*s lets a registry be asked "
+			"by http",
+			(int)MIN(p.path - p.host, 100), s->target.url + p.host);
+		*ret_why = s->error_text;
+	}
+	return true;
+}
+
 int http_hop_error(struct http_stream *s, CURLcode code, const char **ret_why)
 {
 	long os_error = 0, connected = 0;
@@ -406,9 +431,8 @@ int http_hop_error(struct http_stream *s, CURLcode code, const char **ret_why)
 	/* The text may quote a proxy URL with its password, and be cut before the @. */
 	if (strchr(*ret_why, '@') || strstr(*ret_why, "proxy syntax"))
 		*ret_why = curl_easy_strerror(code);
-	/* what OpenSSL says of an answer that is no record of TLS, such as an error in HTML */
-	if (code == CURLE_SSL_CONNECT_ERROR && strstr(*ret_why, "wrong version number"))
-		*ret_why = "its server does not speak https: is the URL one of http://?";
+	if (no_tls(s, code, ret_why))
+		return -EPROTONOSUPPORT;
 	if (code == CURLE_PEER_FAILED_VERIFICATION &&
 	    (strstr(*ret_why, "self-signed") || strstr(*ret_why, "issuer certificate")))
 		*ret_why = "no CA that is known here has signed the server's certificate; if you "
@@ -424,8 +448,9 @@ int http_hop_error(struct http_stream *s, CURLcode code, const char **ret_why)
 		return -EHOSTUNREACH;
 	case CURLE_COULDNT_CONNECT:
 		curl_easy_getinfo(s->easy, CURLINFO_OS_ERRNO, &os_error);
-		/* -EAGAIN means "nothing yet" to the owner */
-		return os_error > 0 && os_error != EAGAIN ? -(int)os_error : -EHOSTUNREACH;
+		/* -EAGAIN means "nothing yet" to the owner; a proxy that refuses is not the server */
+		return os_error > 0 && os_error != EAGAIN && !s->proxied ? -(int)os_error :
+									   -EHOSTUNREACH;
 	case CURLE_OPERATION_TIMEDOUT:
 		return -ETIMEDOUT;
 	case CURLE_SEND_ERROR:

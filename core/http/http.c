@@ -7,6 +7,7 @@
 
 #include "base/pace.h"
 #include "http/internal.h"
+#include "http/oci.h"
 
 #define MAX_IDLE 32 /* connections that are kept, of all threads */
 
@@ -72,6 +73,8 @@ static int set_options(struct http *http, const struct http_options *o)
 	http->private_links = o->private_links;
 	http->requester_pays = o->requester_pays;
 	http->logins = o->logins;
+	http->registries = o->registries;
+	http->source_is_registry = o->source_scheme == &oci_scheme;
 	if (o->source_url)
 		r = set_source(http, o->source_url);
 	if (r == 0 && o->header_file)

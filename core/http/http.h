@@ -26,8 +26,9 @@
  *    and port) of source_url and nowhere else. Userinfo of any other URL is dropped with a warning.
  *  - The token of a hub that has http, which is one on this machine, does not go through a proxy.
  *  - A 401 that says where anybody can get a token is followed, once, without credentials, as a
- *    redirect would be; that server has https, or is on this machine. The token goes to the origin
- *    that wanted it and nowhere else, and there to one repository or directory.
+ *    redirect would be; that server has https, or is on this machine, or is one that the user has
+ *    named in plain_http. The token goes to the origin that wanted it and nowhere else, and there to
+ *    one repository or directory.
  *  - What the user has for a registry is sent when this asks for it: there, or to the server that
  *    it names for tokens; never for a URL of LINKS, and not behind a redirect.
  *  - A request that sends a body goes to its URL and nowhere else: it follows no redirect.
@@ -55,6 +56,7 @@ struct http;
 struct http_redirect;
 struct http_stream;
 struct login;
+struct registries;
 struct scheme;
 struct sockaddr;
 
@@ -72,8 +74,9 @@ struct http_options {
 	struct login *logins;	 /* of the user (scheme.h) */
 	/* whose login has a header for the origin of source_url, which a header_file replaces */
 	const struct scheme *source_scheme;
-	unsigned threads;      /* default: one for each processor, at most four */
-	struct budget *budget; /* counts the buffers of streams; or NULL */
+	const struct registries *registries; /* what the user says of them; or NULL */
+	unsigned threads;		     /* default: one for each processor, at most four */
+	struct budget *budget;		     /* counts the buffers of streams; or NULL */
 };
 
 /*
@@ -152,6 +155,8 @@ struct http_request {
 	bool no_cache;	     /* ask caches on the way to look again */
 	bool new_connection; /* not one that is there: it may lead to another machine */
 	bool probe; /* a body that cannot be used (-EOPNOTSUPP) is no failure: it is not logged */
+	/* asked without a token or a login, where one is wanted too; of this machine, past proxies */
+	bool untold;
 	/*
 	 * set when a failure is logged; later ones go to the debug log. Until http_close(). Or NULL
 	 */
@@ -202,6 +207,7 @@ int http_start_request(struct http *http, const struct http_request *request, ht
  *		-EHOSTUNREACH
  *  -ECONNRESET	the connection ended before the answer was complete
  *  -EPROTO	not HTTP, or an answer that contradicts itself
+ *  -EPROTONOSUPPORT  a server of an https URL that speaks no TLS
  *  -EACCES	refused here: address, redirect from https to http, scheme, certificate
  *  -ELOOP	too many redirects, or in a circle
  *  -EBADMSG	more than one content coding; broken coded bytes

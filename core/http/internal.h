@@ -2,10 +2,11 @@
 /*
  * Shared by the files of this folder. From the bottom up: curl.c loads the library; helper.c looks
  * for credentials in a process of its own; scheme.c has the table of schemes, whose rows are in
- * s3.c, hf.c and oci.c; redact.c, url.c, address.c, response.c, challenge.c and docker.c read text;
- * stream.c is where owners of streams and the network threads meet: a stream's lock guards its
- * bytes and its outcome, http's lock guards the queues of actions for the threads; tokens.c,
- * secrets.c, flood.c, upload.c, hop.c and thread.c run on these threads, which drive libcurl;
+ * s3.c, hf.c and oci.c; reference.c and registries.c say where a registry is; redact.c, url.c,
+ * address.c, response.c, challenge.c and docker.c read text; stream.c is where owners of streams
+ * and the network threads meet: a stream's lock guards its bytes and its outcome, http's lock
+ * guards the queues of actions for the threads; tokens.c, secrets.c, flood.c, upload.c, hop.c and
+ * thread.c run on these threads, which drive libcurl;
  * http.c starts and stops them. No other folder includes libcurl's headers.
  */
 #ifndef CARTON_HTTP_INTERNAL_H
@@ -64,7 +65,9 @@ struct http {
 	char *cacert;
 	struct http_target source; /* the URL that the user typed, */
 	char *source_url;	   /* or this, if requests for it need a login; else NULL */
+	bool source_is_registry;   /* which may have http in place of https */
 	struct login *logins;	   /* the list is constant; see scheme.h */
+	const struct registries *registries;
 	struct http_proxies proxies;
 	unsigned n_threads;
 	struct http_thread threads[HTTP_MAX_THREADS];
@@ -80,7 +83,8 @@ struct http {
 	ino_t headers_inode;
 	int64_t headers_checked_ms; /* and when that was looked at */
 	bool userinfo_logged;	    /* the warning that it is not sent was logged, */
-	bool overheard_logged;	    /* and that for a login */
+	bool overheard_logged;	    /* and that for a login, */
+	bool unsent_logged;	    /* and that it is not sent by http */
 	struct http_token *tokens;  /* see tokens.c */
 	struct http_stream *asking; /* the streams that ask for a token, or wait for one */
 	unsigned last_token;
@@ -101,7 +105,7 @@ struct http_stream {
 	atomic_uint refs;
 
 	/* the request, constant after http_start_request() */
-	bool head_only, identity, undecoded, new_connection;
+	bool head_only, identity, undecoded, new_connection, untold;
 	const char *sends; /* the method of a request with a body; NULL: it has none */
 	struct http_body body;
 	enum http_trust trust;

@@ -86,21 +86,29 @@ static const char *fault(const char *url)
 		      "https://REGISTRY/v2/NAME/blobs/sha256:HEX";
 }
 
+/* Is it Docker Hub, which has several names? */
+static bool is_docker_hub(const char *host, size_t n)
+{
+	static const char *const names[] = { "docker.io", "index.docker.io", DOCKER_HUB };
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		if (strlen(names[i]) == n && strncasecmp(host, names[i], n) == 0)
+			return true;
+	return false;
+}
+
 int oci_parse(const char *url, struct repository *ret)
 {
 	struct parts p;
-	char *host, *name = NULL;
+	char *name = NULL;
 	bool hub;
 
 	split(url, &p);
-	host = strndup(p.host, p.host_len);
-	hub = host &&
-	      (strcasecmp(host, "docker.io") == 0 || strcasecmp(host, "index.docker.io") == 0 ||
-	       strcasecmp(host, DOCKER_HUB) == 0);
+	hub = is_docker_hub(p.host, p.host_len);
 	*ret = (struct repository){ .kind = "oci" };
-	if (!host || asprintf(&ret->server, "%s://%s",
-			      reference_is_local(p.host, p.host_len) ? "http" : "https",
-			      hub ? DOCKER_HUB : host) < 0)
+	ret->plain = reference_is_local(p.host, p.host_len);
+	if (asprintf(&ret->server, "https://%.*s", hub ? (int)strlen(DOCKER_HUB) : (int)p.host_len,
+		     hub ? DOCKER_HUB : p.host) < 0)
 		ret->server = NULL;
 	if (asprintf(&name, "%s%.*s", hub && !memchr(p.name, '/', p.name_len) ? "library/" : "",
 		     (int)p.name_len, p.name) < 0)
@@ -109,11 +117,104 @@ int oci_parse(const char *url, struct repository *ret)
 	ret->revision = p.digest  ? strdup(p.digest) :
 			p.tag_len ? strndup(p.tag, p.tag_len) :
 				    strdup("latest");
-	free(host);
 	if (ret->server && ret->name && ret->revision)
 		return 0;
 	repository_finish(ret);
 	return -ENOMEM;
+}
+
+/* ---- what the user's files say ---- */
+
+/* The name in NAME[:TAG][@DIGEST] that names no registry: 0 if it does. */
+static size_t short_name(const char *text)
+{
+	size_t first = strcspn(text, "/");
+
+	if (text[first] && (memchr(text, '.', first) || memchr(text, ':', first) ||
+			    (first == 9 && strncmp(text, "localhost", 9) == 0)))
+		return 0;
+	return strcspn(text, ":@");
+}
+
+/* Replaces the first `n` bytes behind oci://. */
+static int replace(char **url, size_t n, const char *by)
+{
+	char *text;
+
+	if (asprintf(&text, SCHEME "%s%s", by, *url + strlen(SCHEME) + n) < 0)
+		return -ENOMEM;
+	free(*url);
+	*url = text;
+	return oci_is_artifact(text) ?
+		       0 :
+		       log_error(-EINVAL, by,
+				 "which registries.conf has for that, is no REGISTRY/NAME");
+}
+
+/* HOST/NAME as these files have them. */
+static int locate(const struct registries *r, struct oci_place *at)
+{
+	struct repository repo;
+	struct parts p;
+	char *found = NULL;
+	const char *host;
+	int result = oci_parse(at->url, &repo);
+
+	if (result < 0)
+		return result;
+	split(at->url, &p);
+	host = is_docker_hub(p.host, p.host_len) ? "docker.io" : strstr(repo.server, "://") + 3;
+	result = registries_locate(r, host, repo.name, &found, &at->plain);
+	if (result == -EPERM)
+		log_error(result, at->url, "is blocked in registries.conf");
+	if (result == 0)
+		result = registries_mirrors(r, host, repo.name, &at->mirrors, &at->n_mirrors);
+	if (result == 0 && found)
+		result = replace(&at->url, (size_t)(p.name + p.name_len - p.host), found);
+	free(found);
+	repository_finish(&repo);
+	return result;
+}
+
+static int find_plain(const struct registries *r, struct oci_place *at)
+{
+	struct repository repo;
+	int result = oci_parse(at->url, &repo);
+
+	if (result < 0)
+		return result;
+	at->plain |= registries_plain(r, strstr(repo.server, "://") + 3, repo.name);
+	repository_finish(&repo);
+	return 0;
+}
+
+int oci_find(const struct registries *r, const char *url, struct oci_place *ret)
+{
+	struct oci_place at = { .url = strdup(url) };
+	const char *text = url + strlen(SCHEME), *alias;
+	size_t n = short_name(text);
+	int result = at.url ? 0 : -ENOMEM;
+
+	alias = result == 0 && n > 0 ? registries_alias(r, text, n) : NULL;
+	if (alias)
+		result = replace(&at.url, n, alias);
+	/* another text has its fault said elsewhere */
+	if (result == 0 && oci_is_artifact(at.url))
+		result = locate(r, &at);
+	if (result == 0 && oci_is_artifact(at.url))
+		result = find_plain(r, &at);
+	if (result < 0)
+		oci_place_finish(&at);
+	else
+		*ret = at;
+	return result;
+}
+
+void oci_place_finish(struct oci_place *at)
+{
+	free(at->url);
+	registry_mirrors_free(at->mirrors, at->n_mirrors);
+	*at = (struct oci_place){ 0 };
 }
 
 /* The parts of the URL of a blob, without the digest. */
@@ -152,6 +253,7 @@ struct answer {
 
 struct registry {
 	struct login login;
+	const struct registries *registries;
 	char server[HTTP_MAX_URL], command[128]; /* of the helper */
 	struct helper helper;			 /* fd -1: no helper is configured */
 	int64_t refused_ms;			 /* when the helper was run after a refusal; or 0 */
@@ -254,30 +356,42 @@ static int start_helper(struct registry *g, const char *name, struct cancel *sto
 	return 0;
 }
 
-static int set_place(struct login *l, const char *server)
+/* Passwords go by http only to this machine, and where the user has named the registry for that. */
+static bool may_be_read(const struct registries *r, const char *host, unsigned port)
 {
+	return http_host_class(host) == HTTP_ADDRESS_LOOPBACK || registries_named(r, host, port);
+}
+
+/* -ENOENT: it would be sent nowhere. */
+static int set_place(struct login *l, const char *server, const struct registries *r)
+{
+	bool https = strncasecmp(server, "https:", 6) == 0;
 	const char *host = strstr(server, "://") + 3;
 	unsigned port;
 
-	l->https = strncasecmp(server, "https", 5) == 0;
 	l->host = reference_host(host, strlen(host), &port);
-	l->port = port ? port : l->https ? 443 : 80;
-	return l->host ? 0 : -ENOMEM;
+	if (!l->host)
+		return -ENOMEM;
+	l->ports[1] = https ? (port ? port : 443) : 0;
+	if (may_be_read(r, l->host, port ? port : 80))
+		l->ports[0] = port ? port : 80;
+	return l->ports[0] || l->ports[1] ? 0 : -ENOENT;
 }
 
 /* Sets the server, and what the files of docker and podman say of the repository. */
-static int set_up(struct registry *g, const struct repository *at, struct cancel *stop)
+static int set_up(struct registry *g, const struct repository *at, const struct login_options *o)
 {
 	struct docker_found *found = calloc(1, sizeof(*found));
 	const char *host = strstr(at->server, "://") + 3;
-	int r = found ? set_place(&g->login, at->server) : -ENOMEM;
+	int r = found ? set_place(&g->login, at->server, o->registries) : -ENOMEM;
 
+	g->registries = o->registries;
 	if (r == 0) {
 		snprintf(g->server, sizeof(g->server), "%s", docker_server(host));
 		r = docker_find(host, at->name, found);
 	}
 	if (r == 0 && *found->helper) {
-		r = start_helper(g, found->helper, stop);
+		r = start_helper(g, found->helper, o->stop);
 	} else if (r == 0) {
 		g->login.file = strdup(found->file);
 		r = g->login.file ? use(g, found->auth) : -ENOMEM;
@@ -306,7 +420,7 @@ static int find_repository(const char *url, struct repository *ret)
 	return -ENOMEM;
 }
 
-static int login(const char *url, struct cancel *stop, struct login **ret)
+static int login(const char *url, const struct login_options *o, struct login **ret)
 {
 	struct registry *g = calloc(1, sizeof(*g));
 	struct repository at = { 0 };
@@ -314,12 +428,8 @@ static int login(const char *url, struct cancel *stop, struct login **ret)
 
 	if (g)
 		g->helper.fd = -1;
-	/* what can be read on the way gets nothing */
-	if (r == 0 && strncasecmp(at.server, "http:", 5) == 0 &&
-	    !reference_is_local(at.server + 7, strlen(at.server + 7)))
-		r = -ENOENT;
 	if (r == 0)
-		r = set_up(g, &at, stop);
+		r = set_up(g, &at, o);
 	repository_finish(&at);
 	if (r == 0)
 		*ret = &g->login;
@@ -335,8 +445,10 @@ static bool covers(struct login *l, const char *url)
 	struct repository at = { 0 };
 	struct login other = { 0 };
 	bool same = g->helper.fd >= 0 && find_repository(url, &at) == 0 &&
-		    set_place(&other, at.server) == 0 && other.https == l->https &&
-		    other.port == l->port && strcasecmp(other.host, l->host) == 0;
+		    set_place(&other, at.server, g->registries) == 0 &&
+		    (!other.ports[0] || other.ports[0] == l->ports[0]) &&
+		    (!other.ports[1] || other.ports[1] == l->ports[1]) &&
+		    strcasecmp(other.host, l->host) == 0;
 
 	free(other.host);
 	repository_finish(&at);

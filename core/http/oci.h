@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * oci://REGISTRY/NAME[:TAG][@sha256:HEX]: an artifact of an OCI registry, as a whole. The registry
- * is asked by https; one on this machine by http. docker.io means registry-1.docker.io, and there a
- * name without a slash is in library/. The tag is `latest` if neither is given; a digest wins.
+ * is asked by https; by http only where it has none, and is on this machine or the user allows it
+ * (registries.h). docker.io means registry-1.docker.io, and there a name without a slash is in
+ * library/. The tag is `latest` if neither is given; a digest wins.
  *
  * Its login is what docker and podman have saved for the registry (docker.h). It is sent when the
  * registry asks for it: to the registry itself, or to the server that it names for tokens.
@@ -12,6 +13,7 @@
 #ifndef CARTON_HTTP_OCI_H
 #define CARTON_HTTP_OCI_H
 
+#include "http/registries.h"
 #include "http/repository.h"
 #include "http/scheme.h"
 
@@ -22,6 +24,21 @@ bool oci_is_artifact(const char *url);
 
 /* Of such a URL: `revision` is the tag or the digest. 0 or -ENOMEM. */
 int oci_parse(const char *url, struct repository *ret);
+
+/* What the user's files say of a URL. */
+struct oci_place {
+	char *url;  /* the artifact that it stands for: that of an alias, or at another location */
+	bool plain; /* its registry may be asked by http, where it has no https */
+	struct registry_mirror *mirrors;
+	size_t n_mirrors;
+};
+
+/*
+ * Finds that of a text that begins with oci://; one with a fault stays as it is. 0; -EPERM: it is
+ * blocked; -EINVAL: what a file has is no artifact; each logged; -ENOMEM.
+ */
+int oci_find(const struct registries *r, const char *url, struct oci_place *ret);
+void oci_place_finish(struct oci_place *at);
 
 /* Is it a URL of a blob of a registry, or a template of them? Then the login is for it, too. */
 bool oci_is_blob(const char *url);

@@ -54,6 +54,9 @@ enum http_address_class http_host_class(const char *host);
 /* Reads a literal address, without its zone; false for anything else. */
 bool http_parse_address(const char *host, struct sockaddr_storage *ret);
 
+/* Is the literal address in a network ADDRESS/BITS? */
+bool http_in_network(const char *host, const char *network);
+
 /* The length of a name without the dot of the root. */
 size_t http_name_len(const char *name);
 

@@ -176,6 +176,18 @@ int repository_parse(const struct repository_form *form, const char *url, struct
 	return 0;
 }
 
+void repository_by_http(struct repository *r, bool http)
+{
+	const char *rest = strstr(r->server, "://"), *scheme = http ? "http" : "https";
+	char *text;
+
+	/* where there is no memory, it stays as it is */
+	if (rest && asprintf(&text, "%s%s", scheme, rest) >= 0) {
+		free(r->server);
+		r->server = text;
+	}
+}
+
 void repository_finish(struct repository *r)
 {
 	free(r->server);

@@ -49,9 +49,13 @@ struct repository {
 	const char *kind; /* models, datasets, spaces: in URLs of APIs */
 	char *name;	  /* ORG/REPO */
 	char *revision;	  /* decoded */
+	bool plain;	  /* of a registry: it is asked by http, if it has no https */
 };
 
 bool repository_is_whole(const struct repository_form *form, const char *url);
+
+/* The server is asked by http, or by https, from now on. */
+void repository_by_http(struct repository *r, bool http);
 
 /* Of such a URL. 0 or -ENOMEM. */
 int repository_parse(const struct repository_form *form, const char *url, struct repository *ret);

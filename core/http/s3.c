@@ -191,7 +191,7 @@ static void logout(struct login *l)
 }
 
 /* Takes as long as credential_process does. */
-static int login(const char *url, struct cancel *stop, struct login **ret)
+static int login(const char *url, const struct login_options *o, struct login **ret)
 {
 	struct s3 *s = calloc(1, sizeof(*s));
 	int r;
@@ -207,7 +207,7 @@ static int login(const char *url, struct cancel *stop, struct login **ret)
 		logout(&s->login);
 		return r;
 	}
-	r = helper_start(&s->helper, &(struct helper_job){ find_keys, s, &s->found }, stop);
+	r = helper_start(&s->helper, &(struct helper_job){ find_keys, s, &s->found }, o->stop);
 	if (r == 0) {
 		helper_ask(&s->helper);
 		r = receive(s, pace.login_ms);

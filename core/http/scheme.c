@@ -111,7 +111,7 @@ static bool is_covered(struct login *list, const struct scheme *scheme, const ch
 	return list;
 }
 
-int login_add(struct login **list, const char *url, struct cancel *stop)
+int login_add(struct login **list, const char *url, const struct login_options *o)
 {
 	const struct scheme *scheme = oci_is_blob(url) ? &oci_scheme : scheme_of(url);
 	struct login *l = NULL;
@@ -119,7 +119,7 @@ int login_add(struct login **list, const char *url, struct cancel *stop)
 
 	if (!scheme || !scheme->login || is_covered(*list, scheme, url))
 		return 0;
-	r = scheme->login(url, stop, &l);
+	r = scheme->login(url, o, &l);
 	if (r < 0 || !l)
 		return r;
 	l->scheme = scheme;

@@ -23,7 +23,14 @@
 
 struct cancel;
 struct http_stream;
+struct registries;
 struct scheme;
+
+/* For a login. */
+struct login_options {
+	struct cancel *stop; /* firing it, which outlives the login, ends the wait; or NULL */
+	const struct registries *registries; /* what the user says of them; or NULL */
+};
 
 /* The credentials that the user has for the URLs of one scheme. */
 struct login {
@@ -31,10 +38,9 @@ struct login {
 	struct login *next;
 	char *header; /* a line for the server of the user's URL; or NULL */
 	/* Of a registry, the line is for this server, when that asks for it; else host is NULL. */
-	char *host; /* as in struct http_target, like the next two */
-	unsigned port;
-	bool https;
-	char *file; /* has the line, which is not renewed; or NULL */
+	char *host;	   /* as in struct http_target */
+	unsigned ports[2]; /* by http, and by https; 0: never so */
+	char *file;	   /* has the line, which is not renewed; or NULL */
 	/* guarded as what sign() uses: when it asks, and how many headers there have been */
 	bool asked;
 	unsigned version;
@@ -65,10 +71,9 @@ struct scheme {
 	/*
 	 * Gets the user's credentials, which may be for that URL only (`covers`). May read files,
 	 * fork and wait: called before the process is confined. 0, with *ret NULL if there are
-	 * none; -errno, logged. Firing `stop`, which outlives it, ends the wait; or NULL. NULL: the
-	 * scheme has none.
+	 * none; -errno, logged. NULL: the scheme has none.
 	 */
-	int (*login)(const char *url, struct cancel *stop, struct login **ret);
+	int (*login)(const char *url, const struct login_options *o, struct login **ret);
 	/* Is a login that was got for another URL for this one, too? NULL: for all. */
 	bool (*covers)(struct login *l, const char *url);
 	void (*logout)(struct login *l); /* frees it */
@@ -126,7 +131,7 @@ int scheme_resolve(const char *url, char **ret, const char **ret_fault);
  * Adds the login that requests for `url` may need to a list, once for each scheme, or for each URL
  * of a registry. 0, or as `login` above.
  */
-int login_add(struct login **list, const char *url, struct cancel *stop);
+int login_add(struct login **list, const char *url, const struct login_options *o);
 
 /* That of a scheme, or NULL. */
 struct login *login_of(struct login *list, const struct scheme *scheme);

@@ -11,6 +11,7 @@
 
 #include "base/pace.h"
 #include "http/internal.h"
+#include "http/registries.h"
 
 /* ---- the user's headers ---- */
 
@@ -272,6 +273,20 @@ static int set_userinfo(struct http_stream *s)
 	return r ? -ENOMEM : 0;
 }
 
+/* Is it a URL at the origin of the user's, or there by http, where passwords may be sent so? */
+static bool is_at_source(const struct http_stream *s)
+{
+	const struct http_target *t = &s->target, *source = &s->http->source;
+
+	if (http_same_origin(t, source))
+		return true;
+	return s->http->source_is_registry && source->https && !t->https &&
+	       strcasecmp(t->host, source->host) == 0 &&
+	       t->port == (source->port == 443 ? 80 : source->port) &&
+	       (http_host_class(t->host) == HTTP_ADDRESS_LOOPBACK ||
+		registries_named(s->http->registries, t->host, t->port));
+}
+
 /*
  * Credentials go to the origin of the user's URL only, tokens to that for which they are, neither
  * after a redirect has left the first one.
@@ -288,7 +303,7 @@ int http_secrets_set(struct http_stream *s)
 	} else if (s->login) {
 		/* a redirect within the store is signed anew, another not at all */
 		r = s->left_origin ? 0 : s->login->scheme->sign(s->login, s);
-	} else if (s->left_origin || !http_same_origin(&s->target, &http->source)) {
+	} else if (s->left_origin || !is_at_source(s)) {
 		warn_userinfo(s);
 	} else {
 		r = set_headers(s);

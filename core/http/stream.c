@@ -229,6 +229,7 @@ static int set_request(struct http_stream *s, const struct http_request *q)
 	s->trust = q->trust;
 	s->logged_once = q->logged_once;
 	s->probe = q->probe;
+	s->untold = s->token_tried = q->untold;
 	s->sends = sends[q->method];
 	s->body = q->body;
 	if (q->has_range)

@@ -27,6 +27,7 @@
 #include "http/challenge.h"
 #include "http/internal.h"
 #include "http/reference.h"
+#include "http/registries.h"
 
 struct http_token {
 	struct http_token *next;
@@ -94,7 +95,7 @@ static struct login *login_for(const struct http_stream *s)
 	bool may = s->trust == HTTP_USER && !s->left_origin && !http_is_overheard(s);
 	struct login *l = may ? s->http->logins : NULL;
 
-	while (l && !(l->host && l->https == t->https && l->port == t->port && !l->refused &&
+	while (l && !(l->host && l->ports[t->https] == t->port && !l->refused &&
 		      strcasecmp(l->host, t->host) == 0))
 		l = l->next;
 	return l;
@@ -276,6 +277,12 @@ static int find_server(const struct http_stream *s, struct http_token_request *q
 	q->allowed = http_allowed_next(s);
 	if (q->target.https)
 		return 0;
+	/* the user has typed this host, too */
+	if (s->trust == HTTP_USER &&
+	    registries_named(s->http->registries, q->target.host, q->target.port)) {
+		q->allowed = HTTP_ALLOW_ALL;
+		return 0;
+	}
 	/* the token could be read on the way */
 	q->allowed &= HTTP_ALLOW(HTTP_ADDRESS_LOOPBACK);
 	return !s->target.https && http_host_class(q->target.host) == HTTP_ADDRESS_LOOPBACK ?
@@ -317,6 +324,29 @@ static void add_need(struct http_stream *s, struct http_token_request *q, const 
 	q->more = name && challenge_need(&q->challenge, name, n, actions, alone) && !alone;
 }
 
+/* Says once why a login of the user is not sent, which the server wants. */
+static void log_unsent(struct http_stream *s)
+{
+	const struct http_target *t = &s->target;
+	struct login *l = s->trust == HTTP_USER && !t->https ? s->http->logins : NULL;
+
+	bool first;
+
+	while (l && !(l->host && !l->refused && strcasecmp(l->host, t->host) == 0))
+		l = l->next;
+	if (!l)
+		return;
+	pthread_mutex_lock(&s->http->secrets);
+	first = !s->http->unsent_logged;
+	s->http->unsent_logged = true;
+	pthread_mutex_unlock(&s->http->secrets);
+	if (!first)
+		return;
+	http_log(CARTON_LOG_NOTICE, t->url,
+		 "wants a login, which is not sent by http: plain_http=%s:%u allows it", t->host,
+		 t->port);
+}
+
 bool http_token_wanted(struct http_stream *s)
 {
 	const char *text = s->response_header.challenge;
@@ -326,6 +356,8 @@ bool http_token_wanted(struct http_stream *s)
 	if (s->response_header.response.status != 401 || !text || s->token_tried ||
 	    s->left_origin || s->login || s->headers_sent)
 		return false;
+	if (!login)
+		log_unsent(s);
 	if (login && challenge_is_basic(text)) {
 		pthread_mutex_lock(&s->http->secrets);
 		login->asked = true;
@@ -353,11 +385,11 @@ bool http_token_wanted(struct http_stream *s)
 /* The login of a file was refused. True: the request is worth a try without it. */
 static bool forget_login(struct http_stream *s, struct login *l)
 {
+	unsigned port = l->ports[1] ? l->ports[1] : l->ports[0];
 	char text[300];
 	bool first = !atomic_exchange(&l->refused, true);
 
-	snprintf(text, sizeof(text), l->port == 443 || l->port == 80 ? "%s" : "%s:%u", l->host,
-		 l->port);
+	snprintf(text, sizeof(text), port == 443 || port == 80 ? "%s" : "%s:%u", l->host, port);
 	if (first)
 		carton_log(CARTON_LOG_NOTICE, l->file,
 			   "the login for %s is refused, and may have ended: docker login %s or "

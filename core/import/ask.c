@@ -24,6 +24,8 @@ static int answered(void *ctx, const struct http_response *answer)
 	const struct asking *a = ctx;
 	char shown[256];
 
+	if (answer->elsewhere && !a->q->anywhere && a->q->mirror)
+		return -EACCES;
 	if (answer->elsewhere && !a->q->anywhere)
 		return log_error(-EACCES, show(a, shown),
 				 "redirects to another server, which does not say what %s has",
@@ -37,13 +39,15 @@ static void refused(void *ctx, const struct http_response *answer)
 	const struct asking *a = ctx;
 	int r = http_status_errno(answer->status);
 
+	if (a->q->mirror)
+		return;
 	if (!a->q->may_lack || (r != -ENOENT && r != -EPROTO))
 		a->l->lister->refused(a->im, a->l, answer);
 }
 
 static int ask(struct asking *a, struct file *dest, struct buf *ret)
 {
-	struct fetch_place place = { .url = a->q->url, .trust = HTTP_USER };
+	struct fetch_place place = { .url = a->q->url, .trust = HTTP_USER, .mirror = a->q->mirror };
 	const struct fetch f = {
 		.options = a->im->fetch,
 		.cancel = a->im->fetch->cancel,

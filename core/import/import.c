@@ -6,6 +6,7 @@
 #include "base/budget.h"
 #include "base/source.h"
 #include "cache/cache.h"
+#include "fetch/reach.h"
 #include "import/internal.h"
 
 static int make(const struct import *im, struct listing *l, struct source **ret)
@@ -43,6 +44,31 @@ static int point_to_kept(const struct import *im, struct listing *l, int error)
 			 "opens that");
 }
 
+/*
+ * What is kept of a registry is kept by how it was reached, as it has URLs: so before it is asked,
+ * by the one or the other.
+ */
+static bool try_by_http(struct repository *repo)
+{
+	bool other = repo->plain && strncmp(repo->server, "https:", 6) == 0;
+
+	if (other)
+		repository_by_http(repo, true);
+	return other;
+}
+
+static int find_kept(const struct import *im, struct listing *l, struct source **ret)
+{
+	int r = kept_open(im, l, ret);
+
+	if (r != -ENOENT || !try_by_http(l->repo))
+		return r;
+	r = kept_open(im, l, ret);
+	if (r < 0)
+		repository_by_http(l->repo, false);
+	return r;
+}
+
 static int open_at_commit(const struct import *im, struct listing *l, struct source **ret)
 {
 	const char *revision = l->repo->revision;
@@ -50,11 +76,14 @@ static int open_at_commit(const struct import *im, struct listing *l, struct sou
 
 	if (l->lister->is_commit(revision)) {
 		snprintf(l->commit, sizeof(l->commit), "%s", revision);
-		r = kept_open(im, l, ret);
+		r = find_kept(im, l, ret);
 	}
 	if (r != -ENOENT)
 		return r;
 	*l->commit = '\0';
+	r = fetch_reach(im->fetch, l->repo);
+	if (r < 0)
+		return r;
 	r = l->lister->resolve(im, l);
 	if (r < 0)
 		return point_to_kept(im, l, r);
@@ -68,9 +97,8 @@ static int open_at_commit(const struct import *im, struct listing *l, struct sou
 	return r;
 }
 
-int import_repository(const struct import *im, const struct lister *lister,
-		      const struct repository *repo, char ret_commit[LISTING_COMMIT],
-		      struct source **ret)
+int import_repository(const struct import *im, const struct lister *lister, struct repository *repo,
+		      char ret_commit[LISTING_COMMIT], struct source **ret)
 {
 	struct listing l = {
 		.lister = lister,
@@ -85,7 +113,7 @@ int import_repository(const struct import *im, const struct lister *lister,
 	if (fault)
 		return log_error(-EINVAL, NULL, "%s", fault);
 	l.names.budget = im->budget;
-	r = im->fetch ? open_at_commit(im, &l, ret) : kept_open(im, &l, ret);
+	r = im->fetch ? open_at_commit(im, &l, ret) : find_kept(im, &l, ret);
 	if (r == 0)
 		memcpy(ret_commit, l.commit, sizeof(l.commit));
 	listing_finish(&l);
@@ -103,6 +131,18 @@ struct giving {
 	const struct listing *l;
 	const struct import_signed *of;
 };
+
+static int find_signature(const struct import *im, struct listing *l, struct buf *ret)
+{
+	int r = kept_signature(im, l, ret);
+
+	if (r < 0 && try_by_http(l->repo)) {
+		r = kept_signature(im, l, ret);
+		if (r < 0)
+			repository_by_http(l->repo, false);
+	}
+	return r;
+}
 
 static int give(void *ctx, const struct buf *text)
 {
@@ -126,9 +166,11 @@ int import_signatures(const struct import *im, const struct import_signed *of)
 	if (r < 0)
 		return r;
 	snprintf(l.commit, sizeof(l.commit), "%s", of->commit);
-	r = kept_signature(im, &l, &text) == 0 ? of->take(of->ctx, &text) : 0;
+	r = find_signature(im, &l, &text) == 0 ? of->take(of->ctx, &text) : 0;
 	buf_finish(&text);
 	budget_give(im->budget, MAX_LISTING_PAGE);
+	if (r == 0 && im->fetch && of->lister->signatures)
+		r = fetch_reach(im->fetch, of->repo);
 	if (r == 0 && im->fetch && of->lister->signatures)
 		r = of->lister->signatures(im, &l, give, &g);
 	listing_finish(&l);

@@ -17,6 +17,7 @@
 
 struct budget;
 struct cache;
+struct registry_mirror;
 struct source;
 
 struct import {
@@ -25,15 +26,17 @@ struct import {
 	struct budget *budget;
 	bool token;		     /* the server gets one */
 	struct carton_runner runner; /* for carton.toml */
+	/* of a registry, the places that are asked before it */
+	const struct registry_mirror *mirrors;
+	size_t n_mirrors;
 };
 
 /*
- * Makes the carton of a repository of `lister`, or finds it in the cache. 0, its commit or "", and
- * its file; or -errno, logged.
+ * Makes the carton of a repository of `lister`, or finds it in the cache. Sets the server of `repo`
+ * to how it is reached. 0, its commit or "", and its file; or -errno, logged.
  */
-int import_repository(const struct import *im, const struct lister *lister,
-		      const struct repository *repo, char ret_commit[LISTING_COMMIT],
-		      struct source **ret);
+int import_repository(const struct import *im, const struct lister *lister, struct repository *repo,
+		      char ret_commit[LISTING_COMMIT], struct source **ret);
 
 /*
  * Gives the signatures that are attached to a commit to `take`: the one that was taken when that
@@ -43,7 +46,7 @@ int import_repository(const struct import *im, const struct lister *lister,
  */
 struct import_signed {
 	const struct lister *lister;
-	const struct repository *repo;
+	struct repository *repo;
 	const char *commit; /* of import_repository() */
 	import_signature_fn *take;
 	void *ctx;

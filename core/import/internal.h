@@ -27,6 +27,7 @@ struct import_question {
 	const char *url;
 	const char *accept; /* media types; or NULL */
 	bool anywhere;	    /* a redirect may lead to another server: the bytes have a hash */
+	bool mirror;	    /* one that has it not is no news */
 	bool may_lack;	    /* a URL that the server does not know (404, 400 ...) is not logged */
 	struct http_response answer; /* out: the headers of a good answer */
 };

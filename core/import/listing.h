@@ -44,7 +44,7 @@ struct listed {
 
 struct listing {
 	const struct lister *lister;
-	const struct repository *repo;
+	struct repository *repo;
 	const char *name; /* what people call it: ORG/REPO */
 	const struct carton_runner *runner;
 	char id[256]; /* the name as the hub writes it; "" until it has said so */

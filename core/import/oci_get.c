@@ -38,17 +38,46 @@ static int keep(const struct import *im, struct listing *l, struct buf *answer)
 	return r;
 }
 
-/* Gets .../WHAT/WHICH. If `which` is a digest, compares it with the bytes. */
-int oci_get(const struct import *im, struct listing *l, const char *what, const char *which,
-	    struct buf *ret)
+/* What is asked for, of one place. */
+struct part {
+	const char *what, *which; /* WHAT/WHICH; a `which` that is a digest is compared */
+	bool mirror;		  /* that it has no such part is not logged */
+};
+
+/* Compares what came with its digest, and with the one that the server has named. */
+static int check(const struct listing *l, const struct part *p, const char *said,
+		 const struct buf *text)
 {
-	const struct repository *repo = l->repo;
-	bool manifest = strcmp(what, "manifests") == 0, pinned = oci_is_digest(which);
-	struct import_question q = { .accept = manifest ? ACCEPT : NULL, .anywhere = pinned };
-	char digest[OCI_DIGEST_SIZE], *url;
+	const char *name = l->repo->name;
+	char digest[OCI_DIGEST_SIZE];
+	bool other, lies;
+	int r = oci_digest(text, digest);
+
+	if (r < 0)
+		return r;
+	other = oci_is_digest(p->which) && strcmp(p->which, digest) != 0;
+	lies = oci_is_digest(said) && strcmp(said, digest) != 0;
+	if ((other || lies) && p->mirror)
+		return -EBADMSG;
+	if (other)
+		return log_error(-EBADMSG, name, "the registry sends other bytes than %s",
+				 p->which);
+	return !lies ? 0 :
+		       log_error(-EBADMSG, name,
+				 "the registry says that \"%s\" is %s, but sends other bytes",
+				 p->which, said);
+}
+
+static int get_at(const struct import *im, struct listing *l, const char *base,
+		  const struct part *p, struct buf *ret)
+{
+	struct import_question q = { .accept = strcmp(p->what, "manifests") == 0 ? ACCEPT : NULL,
+				     .anywhere = oci_is_digest(p->which),
+				     .mirror = p->mirror };
+	char *url;
 	int r;
 
-	if (asprintf(&url, "%s/v2/%s/%s/%s", repo->server, repo->name, what, which) < 0)
+	if (asprintf(&url, "%s/%s/%s", base, p->what, p->which) < 0)
 		return -ENOMEM;
 	q.url = url;
 	r = import_get(im, l, &q, ret);
@@ -56,14 +85,50 @@ int oci_get(const struct import *im, struct listing *l, const char *what, const 
 	if (r == 0)
 		r = keep(im, l, ret);
 	if (r == 0)
-		r = oci_digest(ret, digest);
-	if (r == 0 && pinned && strcmp(which, digest) != 0)
-		return log_error(-EBADMSG, repo->name, "the registry sends other bytes than %s",
-				 which);
-	if (r == 0 && oci_is_digest(q.answer.digest) && strcmp(q.answer.digest, digest) != 0)
-		return log_error(-EBADMSG, repo->name,
-				 "the registry says that \"%s\" is %s, but sends other bytes",
-				 which, q.answer.digest);
+		r = check(l, p, q.answer.digest, ret);
+	return r;
+}
+
+/*
+ * Asks the mirrors: for a tag, the word of one is taken; for a digest, its bytes. 0; -ENOENT: none
+ * has it; or what ends it.
+ */
+static int get_at_mirrors(const struct import *im, struct listing *l, const struct part *p,
+			  struct buf *ret)
+{
+	bool manifest = strcmp(p->what, "manifests") == 0, pinned = oci_is_digest(p->which);
+	const struct part asked = { p->what, p->which, true };
+
+	for (size_t i = 0; i < im->n_mirrors; i++) {
+		const struct registry_mirror *m = &im->mirrors[i];
+		uint64_t taken = l->taken;
+		int r;
+
+		if (manifest && !(pinned ? m->digests : m->tags))
+			continue;
+		r = get_at(im, l, m->base, &asked, ret);
+		if (r == 0 || r == -ENOMEM || r == -ECANCELED)
+			return r;
+		budget_give(l->budget, l->taken - taken);
+		l->taken = taken;
+		buf_finish(ret);
+	}
+	return -ENOENT;
+}
+
+int oci_get(const struct import *im, struct listing *l, const char *what, const char *which,
+	    struct buf *ret)
+{
+	const struct part p = { what, which, false };
+	char *base;
+	int r = get_at_mirrors(im, l, &p, ret);
+
+	if (r != -ENOENT)
+		return r;
+	if (asprintf(&base, "%s/v2/%s", l->repo->server, l->repo->name) < 0)
+		return -ENOMEM;
+	r = get_at(im, l, base, &p, ret);
+	free(base);
 	return r;
 }
 

@@ -5,6 +5,7 @@
 #include "carton/opened.h"
 #include "fetch/remote_source.h"
 #include "http/http.h"
+#include "http/registries.h"
 #include "http/scheme.h"
 
 struct carton *carton_new(void)
@@ -54,6 +55,7 @@ void carton_close(struct carton *c)
 	servers_free(c->servers);
 	mirrors_free(c->mirrors);
 	login_free(c->logins);
+	registries_free(c->registries);
 	cache_close(c->cache);
 	free(c->in_cache);
 	free(c->commit);

@@ -16,6 +16,7 @@ static int begin(struct carton_source *s)
 
 	if (r < 0)
 		return r;
+	s->repository.plain |= s->place.plain;
 	/* what has this origin gets the user's token */
 	s->url = strdup(s->repository.server);
 	return s->url ? 0 : -ENOMEM;
@@ -40,6 +41,8 @@ static int entries(struct carton_source *s, struct container **ret)
 	if (s->pack)
 		im.runner = s->pack->runner;
 	im.fetch = c->fetch.http ? &c->fetch : NULL;
+	im.mirrors = s->place.mirrors;
+	im.n_mirrors = s->place.n_mirrors;
 	im.token = c->logins || s->options->header_file;
 	r = import_repository(&im, lister_of(s->name), &s->repository, commit, &source);
 	if (r < 0)
@@ -57,7 +60,9 @@ static int signatures(struct carton_source *s, import_signature_fn *take, void *
 	struct carton *c = s->carton;
 	const struct import im = { .fetch = c->fetch.http ? &c->fetch : NULL,
 				   .cache = c->cache,
-				   .budget = &c->budget };
+				   .budget = &c->budget,
+				   .mirrors = s->place.mirrors,
+				   .n_mirrors = s->place.n_mirrors };
 
 	return c->commit ? import_signatures(&im, &(struct import_signed){ lister_of(s->name),
 									   &s->repository,

@@ -17,7 +17,7 @@
 
 #include "archive/dir.h"
 #include "carton/opened.h"
-#include "http/repository.h"
+#include "http/oci.h"
 #include "import/lister.h"
 #include "open/hub_cache.h"
 
@@ -53,8 +53,9 @@ struct carton_source {
 	char *hub;    /* of no URL: what LINKS has there is asked for with the user's token */
 	char *bundle; /* of authorities, as the environment says; or NULL, and where it says so */
 	const char *bundle_from;
-	int fd;		/* of the file or directory, until entries() takes it; else -1 */
-	struct stat st; /* of that */
+	int fd;			/* of the file or directory, until entries() takes it; else -1 */
+	struct stat st;		/* of that */
+	struct oci_place place; /* of an artifact of a registry */
 	struct repository repository;
 	struct hub_cache hub_cache;
 	struct signature signature;
@@ -102,6 +103,17 @@ extern const struct source_kind path_kind; /* a file or a directory */
 extern const struct source_kind url_kind;  /* a file at a URL */
 extern const struct source_kind bare_kind; /* a safetensors file, of both */
 extern const struct source_kind hub_kind;  /* a repository of a hub */
+
+/* ---- registry.c ---- */
+
+/* Replaces the name of an artifact by what the user's files have for it. 0 or -errno, logged. */
+int registry_begin(struct carton_source *s);
+
+/* The templates of all mirrors: malloc'ed, like each text; ends with NULL. 0 or -ENOMEM. */
+int registry_templates(const struct carton_source *s, char ***ret);
+void registry_templates_free(char **list); /* NULL-safe */
+
+/* ---- network.c ---- */
 
 /*
  * Starts what fetching needs, unless nothing may be fetched, or it was done. 0, or -errno, logged.

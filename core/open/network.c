@@ -18,6 +18,7 @@ int open_network(const struct carton_source *s)
 		.source_url = s->url ? s->url : s->hub,
 		.source_scheme = s->url ? scheme_of(s->name) : &hf_scheme,
 		.logins = c->logins,
+		.registries = c->registries,
 		.budget = &c->budget,
 	};
 	int r;

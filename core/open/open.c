@@ -136,12 +136,13 @@ static int confine(const struct carton_source *s)
 static int load_libraries(const struct carton_source *s)
 {
 	const struct carton_options *options = s->options;
+	const struct carton *c = s->carton;
 
 	if (!options->confine)
 		return 0;
 	if (options->keep_going && !s->reads)
 		container_prepare_compare();
-	return options->mirrors || options->push_to || signature_url(s) || s->kind->may_fetch(s) ?
+	return c->mirrors || options->push_to || signature_url(s) || s->kind->may_fetch(s) ?
 		       http_prepare() :
 		       0;
 }
@@ -151,20 +152,33 @@ static int log_in(const struct carton_source *s)
 {
 	const struct carton_options *options = s->options;
 	struct carton *c = s->carton;
+	const struct login_options o = { &c->stop, c->registries };
 	int r = 0;
 
 	if (options->offline)
 		return 0;
 	if (s->url || s->hub)
-		r = login_add(&c->logins, s->url ? s->name : "hf://", &c->stop);
+		r = login_add(&c->logins, s->url ? s->name : "hf://", &o);
 	if (r == 0 && s->hub && !options->header_file && !login_of(c->logins, &hf_scheme))
 		r = log_error(-EINVAL, NULL,
 			      "hub_token: there is no token; set HF_TOKEN, or run hf auth login");
 	if (r == 0 && options->push_to)
-		r = login_add(&c->logins, options->push_to, &c->stop);
+		r = login_add(&c->logins, options->push_to, &o);
 	if (r == 0 && signature_url(s))
-		r = login_add(&c->logins, signature_url(s), &c->stop);
-	return r < 0 ? r : mirrors_login(c->mirrors, &c->logins, &c->stop);
+		r = login_add(&c->logins, signature_url(s), &o);
+	return r < 0 ? r : mirrors_login(c->mirrors, &c->logins, &o);
+}
+
+static int find_mirrors(struct carton_source *s)
+{
+	char **templates;
+	int r = registry_templates(s, &templates);
+
+	if (r < 0)
+		return r;
+	r = mirrors_new(templates, s->url ? s->url : s->name, &s->carton->mirrors);
+	registry_templates_free(templates);
+	return r;
 }
 
 /*
@@ -183,8 +197,8 @@ static int open_container(struct carton_source *s, enum opening how)
 	if (r == 0 && how == OPEN_CARTON &&
 	    (!options->keep_going || options->mirrors || s->kind->may_fetch(s)))
 		r = open_cache(c, options, false);
-	if (r == 0 && options->mirrors)
-		r = mirrors_new(options->mirrors, s->url ? s->url : s->name, &c->mirrors);
+	if (r == 0 && (options->mirrors || s->place.n_mirrors > 0))
+		r = find_mirrors(s);
 	if (r == 0)
 		r = log_in(s);
 	if (r == 0)
@@ -269,12 +283,13 @@ static int open_source(struct carton_source *s, enum opening how)
 {
 	const struct carton_options *options = s->options;
 	size_t i = 0;
-	int r;
+	int r = registry_begin(s);
 
 	while (!kinds[i]->takes(s->name))
 		i++;
 	s->kind = kinds[i];
-	r = check_pins(s);
+	if (r == 0)
+		r = check_pins(s);
 	if (r == 0 && !options->offline && !options->cacert)
 		r = http_bundle(s->name, &s->bundle, &s->bundle_from);
 	if (r == 0)
@@ -286,6 +301,7 @@ static int open_source(struct carton_source *s, enum opening how)
 	hub_cache_finish(&s->hub_cache);
 	signature_finish(s);
 	repository_finish(&s->repository);
+	oci_place_finish(&s->place);
 	return r;
 }
 

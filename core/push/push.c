@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <strings.h>
 
+#include "fetch/reach.h"
 #include "http/http.h"
 #include "http/oci.h"
 #include "push/internal.h"
@@ -266,6 +267,12 @@ int carton_push(struct carton *c, const char *to, const struct carton_push_optio
 	r = oci_parse(to, &at);
 	if (r < 0)
 		return r;
+	at.plain = registries_plain(c->registries, strstr(at.server, "://") + 3, at.name);
+	r = fetch_reach(&c->fetch, &at);
+	if (r < 0) {
+		repository_finish(&at);
+		return r;
+	}
 	p.to = &at;
 	p.host = strstr(at.server, "://") + 3;
 	p.mount_from = options->mount_from;

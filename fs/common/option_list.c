@@ -92,7 +92,7 @@ const struct option_spec *option_near(const char *typed, size_t n, const char *t
 static void show(const struct option_spec *s, const char *taker, char ret[SHOWN])
 {
 	char name[OPTION_NAME], letter[8] = "";
-	bool may = s->kind == OPTION_MODE;
+	bool may = s->unsaid;
 
 	option_name(s, taker, name);
 	if (s->letter && name[1] == '-')
@@ -146,7 +146,7 @@ void option_put_words(FILE *f, const char *taker, const char *without)
 		option_name(s, taker, name);
 		if (s->letter && name[1] == '-')
 			fprintf(f, "-%c\t%s\n", s->letter, s->help);
-		if (!word || s->kind == OPTION_MODE)
+		if (!word || s->unsaid)
 			fprintf(f, "%s\t%s\n", name, s->help);
 		for (; word; word = word[strcspn(word, "|")] ? strchr(word, '|') + 1 : NULL)
 			fprintf(f, "%s=%.*s\t%s\n", name, (int)strcspn(word, "|"), word, s->help);

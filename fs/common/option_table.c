@@ -65,6 +65,9 @@ const struct option_spec option_table[] = {
 	  .help = "LINKS to private IPs" },
 	{ "ahead", 0, MOUNT, OPTION_UNLESS, FIELD(noahead), "on|off",
 	  .help = "off: only what opens" },
+	{ "plain_http", 0, BOTH, OPTION_LIST, FIELD(carton.plain_http), "HOST",
+	  "a registry, HOST or HOST:PORT, at most 64 times", 64, .help = "registry without TLS",
+	  .rare = true, .unsaid = "*" },
 	{ "cacert", 0, BOTH, OPTION_TEXT, FIELD(carton.cacert), "FILE", "a file",
 	  .help = "CAs to trust" },
 	{ "header_file", 0, BOTH, OPTION_TEXT, FIELD(carton.header_file), "FILE", "a file",
@@ -91,7 +94,7 @@ const struct option_spec option_table[] = {
 	{ "umask", 0, MOUNT, OPTION_OCTAL, FIELD(umask), "OCTAL", "an octal number such as 022",
 	  0777, .help = "bits to remove" },
 	{ "mkdir", 0, MOUNT, OPTION_MODE, FIELD(mkdir_mode), "MODE", "an octal number such as 0755",
-	  0777, .help = "create MOUNTPOINT" },
+	  0777, .help = "create MOUNTPOINT", .unsaid = "0755" },
 	{ "passthrough", 0, MOUNT, OPTION_FLAG, FIELD(passthrough), .help = "kernel reads itself" },
 	{ "fsname", 0, MOUNT, OPTION_TEXT, FIELD(fsname), "NAME", .help = "the source to show",
 	  .rare = true },
@@ -169,9 +172,9 @@ const struct option_spec option_table[] = {
 	{ "debug", 0, MOUNT, OPTION_FLAG, FIELD(debug), .help = NULL },
 	{ "chunks", 0, MOUNT, OPTION_UNLESS, FIELD(nochunks), "on|off", .help = NULL },
 	{ "X-mount.mkdir", 0, MOUNT, OPTION_MODE, FIELD(mkdir_mode), "MODE",
-	  "an octal number such as 0755", 0777, .help = NULL },
+	  "an octal number such as 0755", 0777, .help = NULL, .unsaid = "0755" },
 	{ "x-mount.mkdir", 0, MOUNT, OPTION_MODE, FIELD(mkdir_mode), "MODE",
-	  "an octal number such as 0755", 0777, .help = NULL },
+	  "an octal number such as 0755", 0777, .help = NULL, .unsaid = "0755" },
 	{ .name = NULL },
 };
 
@@ -297,8 +300,7 @@ int option_set(const struct option_spec *spec, struct option_values *values, con
 		*(bool *)field = true;
 		return 0;
 	}
-	if (!value && spec->kind == OPTION_MODE)
-		value = "0755";
+	value = value ? value : spec->unsaid;
 	if (!value)
 		return -EINVAL;
 	switch (spec->kind) {

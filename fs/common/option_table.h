@@ -52,7 +52,7 @@ enum option_kind {
 	OPTION_POWER,  /* unsigned: a power of two, at most max */
 	OPTION_NUMBER, /* unsigned: 0 to max */
 	OPTION_OCTAL,  /* unsigned: 0 to max, in octal digits */
-	OPTION_MODE,   /* int: 0 to 0777 in octal digits, or 0755 without a value */
+	OPTION_MODE,   /* int: 0 to 0777 in octal digits */
 	OPTION_LIST,   /* char **, malloc'ed, ends with NULL; each value is added, at most max */
 	OPTION_PASSED, /* no field: libfuse or the kernel knows it */
 };
@@ -68,8 +68,9 @@ struct option_spec {
 	const char *value; /* the words that it may be, "on|off", or what it is, "DIR"; or NULL */
 	const char *expected; /* for the error text; NULL: see option_expected() */
 	unsigned max;
-	const char *help; /* a few words; NULL: not listed, an old or another name */
-	bool rare;	  /* not in the --help of cartonfs, which has no room for it */
+	const char *help;   /* a few words; NULL: not listed, an old or another name */
+	bool rare;	    /* not in the --help of cartonfs, which has no room for it */
+	const char *unsaid; /* the value if none is given; NULL: there has to be one */
 };
 
 #define OPTION_MAX 128 /* rows */

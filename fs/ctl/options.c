@@ -156,7 +156,9 @@ static void build(struct getopt_table *t)
 			continue;
 		option_name(s, ALL, t->names[t->n]);
 		*o = (struct option){ name + strlen("--"),
-				      s->kind == OPTION_FLAG ? no_argument : required_argument,
+				      s->kind == OPTION_FLAG ? no_argument :
+				      s->unsaid		     ? optional_argument :
+							       required_argument,
 				      NULL, OPTION_BASE + (int)(s - option_table) };
 		t->n++;
 	}
@@ -203,7 +205,7 @@ static int set(const struct option_spec *s, struct args *a)
 
 	option_name(s, ALL, name);
 	if (r == -EINVAL)
-		return ctl_usage("%s=%s: expected %s", name, ctl_shown(optarg),
+		return ctl_usage("%s=%s: expected %s", name, optarg ? ctl_shown(optarg) : "",
 				 option_expected(s, expected));
 	if (r < 0)
 		return ctl_failed(name, r);

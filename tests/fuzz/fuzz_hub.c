@@ -87,7 +87,7 @@ static void check_token(const char *text, size_t n)
 	int fd = fuzz_file(text, n, path), r;
 
 	CHECK(setenv("HF_TOKEN_PATH", path, 1) == 0);
-	r = login_add(&l, "hf://org/repo/x", NULL);
+	r = login_add(&l, "hf://org/repo/x", &(struct login_options){ 0 });
 	fd_close(fd);
 	header = l ? l->header : NULL;
 	CHECK(r == 0 || r == -EINVAL);

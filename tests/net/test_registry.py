@@ -141,7 +141,7 @@ def test_capitals(mount, cache, registry, small):
     name = small.split('/', 3)[3].partition(':')[0]
 
     def before(method, path, body):
-        assert '/v2/Org/Model-3.2-GGUF/' in path
+        assert '/v2/Org/Model-3.2-GGUF/' in path or path == '/v2/'
         c = registry.connect()
         c.request(method, path.replace('Org/Model-3.2-GGUF', name).replace('Q4_K_M', 'latest'), headers={
             'Accept': front.seen[-1][1].get('Accept', '*/*')})
