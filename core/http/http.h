@@ -225,8 +225,9 @@ int http_answer(struct http_stream *stream, struct http_response *ret);
 char *http_answered_by(struct http_stream *stream);
 
 /*
- * The URL in Location of an answer that is no redirect, if that is of the origin that has answered.
- * malloc'ed; NULL: there is none, or ENOMEM. After http_answer() has said something.
+ * The URL in Location of an answer that is no redirect, at the origin that has answered: a proxy
+ * before the server may have it leave out the port, or write http. malloc'ed; NULL: there is none,
+ * it names another server, or ENOMEM. After http_answer() has said something.
  */
 char *http_location(struct http_stream *stream);
 

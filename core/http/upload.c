@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Requests that send a body. */
+#include <stdio.h>
 #include <stdlib.h>
+#include <strings.h>
 
 #include "http/internal.h"
 
@@ -65,6 +67,24 @@ bool http_upload_over(const struct http_stream *s)
 
 /* ---- the owner's side ---- */
 
+/*
+ * The same path and query at the origin that has answered, where the URL names that host, with its
+ * port or with none: what stands behind a proxy for TLS does not know by which name and port it was
+ * asked. malloc'ed; or NULL.
+ */
+static char *at_same_host(const struct http_target *from, const struct http_target *to)
+{
+	bool named = to->port == from->port || to->port == (to->https ? 443 : 80);
+	struct http_url_parts a, b;
+	char *url;
+
+	if (strcasecmp(from->host, to->host) != 0 || !named || (to->https && !from->https) ||
+	    !http_url_split(from->url, &a) || !http_url_split(to->url, &b) ||
+	    asprintf(&url, "%.*s%s", (int)a.path, from->url, to->url + b.path) < 0)
+		return NULL;
+	return url;
+}
+
 char *http_location(struct http_stream *s)
 {
 	struct http_target to = { 0 };
@@ -76,9 +96,8 @@ char *http_location(struct http_stream *s)
 	if (s->ready && s->response_header.location)
 		text = strdup(s->response_header.location);
 	pthread_mutex_unlock(&s->lock);
-	if (text && http_target_parse(&s->target, text, &to, &why) == 0 &&
-	    http_same_origin(&s->target, &to))
-		url = strdup(to.url);
+	if (text && http_target_parse(&s->target, text, &to, &why) == 0)
+		url = at_same_host(&s->target, &to);
 	http_target_finish(&to);
 	free(text);
 	return url;

@@ -28,7 +28,7 @@ import pytest
 import harness
 from harness import eventually
 from origin import free_port
-from served import Handler, serve, stop
+from served import Handler, Server, serve, start, stop
 
 USER, PASSWORD = 'joe', 'hunter2'
 BCRYPT = 'joe:$2y$05$qfBl//4VqGY0OgjuY/Bm4.xIjQNRhUuChR/RieonLDUFjYmOvWlbu\n'     # of these
@@ -213,9 +213,10 @@ class Front:
     A server before a registry. `change(path, status, headers, body)` may change an answer; `before(method, path, body)`
     may give one in place of the registry, or 'drop' the connection; `seen`: path, headers. A request that breaks off
     does not reach the registry; with `keeps`, what came of an upload does, as at registries that keep all they get.
+    `tls`: the files of its certificate and its key.
     """
 
-    def __init__(self, registry, change=None, ranges=True, before=None, keeps=False):
+    def __init__(self, registry, change=None, ranges=True, before=None, keeps=False, tls=None):
         outer, self.registry, self.change, self.before, self.seen = self, registry, change, before, []
         uploads, self.lock = {}, threading.Lock()
 
@@ -266,7 +267,12 @@ class Front:
                 self.end_headers()
                 with contextlib.suppress(ConnectionError):
                     self.wfile.write(b'' if self.command == 'HEAD' else body)
-        self.http = serve(handler=Own)
+        self.http = Server(('127.0.0.1', 0), Own)
+        if tls:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(*tls)
+            self.http.socket = context.wrap_socket(self.http.socket, server_side=True)
+        start(self.http)
         self.port = self.http.server_address[1]
         self.host = f'127.0.0.1:{self.port}'
 

@@ -350,3 +350,23 @@ def test_a_login_that_has_ended(cache, work, plain, user, kind):
         p = ctl('push', '--connections=1', Carton().add('model/x', DATA).write(work / 'm.carton'), url(front.port), env=env)
         assert p.returncode == 1 and p.stderr.count(said) == 1, p.stderr
         assert 'gives no token' in problems(p) or f'docker login {front.host}' in problems(p)
+
+
+# ---- where an upload goes ----
+
+@pytest.mark.parametrize('where, good', [
+    ('https://127.0.0.1:{port}', True), ('', True), ('https://127.0.0.1', True), ('http://127.0.0.1', True),
+    ('http://127.0.0.1:{port}', True), ('https://127.0.0.1:1', False), ('https://localhost:{port}', False),
+    ('http://evil.example', False), ('https://127.0.0.1:{port}/../..//evil.example', False)])
+def test_locations(work, tls, plain, where, good):
+    """A proxy for TLS hides the scheme and the port; another server gets nothing."""
+    path = Carton().add('model/x', DATA).write(work / 'm.carton')
+
+    def change(asked, status, headers, body):
+        if 'Location' in headers and 'uploads' in headers['Location']:
+            rest = '/v2/' + headers['Location'].partition('/v2/')[2]
+            return status, headers | {'Location': where.format(port=front.port) + rest}, body
+    with Front(plain, change, tls=(tls.cert, tls.key)) as front:
+        p = ctl('push', f'--cacert={tls.cert}', path, f'oci://{front.host}/tests/{work.name.lower()}:v1')
+    assert (p.returncode == 0) == good, p.stderr
+    assert good or 'names another server' in p.stderr or 'status 40' in p.stderr, p.stderr
