@@ -13,12 +13,13 @@
 
 #define FORM "hf://ORG/REPO[@REVISION][/PATH]"
 #define MAX_TOKEN 1024
+#define BLANK " \t\r\n"
 
 const struct repository_form hf_form = {
 	.scheme = "hf://",
 	.faults = { "not " FORM, "not " FORM ": the revision is none",
 		    "not hf://ORG/REPO[@REVISION]/PATH: there is no path" },
-	.kinds = true,
+	.hub = true,
 	.endpoint = "HF_ENDPOINT",
 	.server = "https://huggingface.co",
 	.above = "",
@@ -33,6 +34,19 @@ static const char *fault(const char *url)
 static char *resolve(const char *url)
 {
 	return repository_resolve(&hf_form, url);
+}
+
+/* A name, not a token that was put where some URLs have one. */
+static bool is_name(const char *text, size_t n)
+{
+	static const char *const tokens[] = { "hf_", "api_" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(tokens); i++)
+		if (strncasecmp(text, tokens[i], strlen(tokens[i])) == 0)
+			return false;
+	while (n > 0 && (isalnum((unsigned char)text[n - 1]) || strchr("-_.", text[n - 1])))
+		n--;
+	return n == 0;
 }
 
 /* ---- the token ---- */
@@ -56,6 +70,32 @@ static FILE *open_saved(void)
 	return NULL;
 }
 
+/* Copies its first line, with what cuts it: "" if there is none. */
+static void read_saved(char ret[MAX_TOKEN])
+{
+	FILE *f = open_saved();
+
+	if (!f || !fgets(ret, MAX_TOKEN, f))
+		*ret = '\0';
+	if (f)
+		fclose(f);
+}
+
+/* The variable that has a token, in the order of huggingface_hub; or NULL. */
+static const char *find_variable(void)
+{
+	static const char *const names[] = { "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		const char *value = getenv(names[i]);
+
+		/* the first that is not empty counts, even if it is blank */
+		if (value && *value)
+			return value[strspn(value, BLANK)] ? names[i] : NULL;
+	}
+	return NULL;
+}
+
 static bool is_printable(const char *s)
 {
 	while (isgraph((unsigned char)*s))
@@ -65,25 +105,22 @@ static bool is_printable(const char *s)
 
 static int find_header(char **ret)
 {
-	const char *given = getenv("HF_TOKEN");
-	FILE *f = given && *given ? NULL : open_saved();
+	const char *from = find_variable();
 	char token[MAX_TOKEN] = "", *start = token;
 	size_t n;
 	int r = 0;
 
 	*ret = NULL;
-	if (f && !fgets(token, sizeof(token), f))
-		*token = '\0';
-	if (f)
-		fclose(f);
-	else if (given)
-		snprintf(token, sizeof(token), "%s", given);
-	start += strspn(token, " \t\r\n");
-	n = strcspn(start, " \t\r\n");
-	if (n > 0 && (start[n + strspn(start + n, " \t\r\n")] || n == sizeof(token) - 1 ||
+	if (from)
+		snprintf(token, sizeof(token), "%s", getenv(from));
+	else
+		read_saved(token);
+	start += strspn(token, BLANK);
+	n = strcspn(start, BLANK);
+	if (n > 0 && (start[n + strspn(start + n, BLANK)] || n == sizeof(token) - 1 ||
 		      (start[n] = '\0', !is_printable(start)))) {
-		carton_log(CARTON_LOG_ERROR, NULL,
-			   "HF_TOKEN or the saved token of huggingface_hub is no token");
+		carton_log(CARTON_LOG_ERROR, NULL, "%s is no token",
+			   from ? from : "what hf auth login has saved");
 		r = -EINVAL;
 	} else if (n > 0 && asprintf(ret, "Authorization: Bearer %s", start) < 0) {
 		*ret = NULL;
@@ -125,7 +162,10 @@ static void logout(struct login *l)
 	free(l);
 }
 
-/* HF_TOKEN, or what huggingface_hub has saved (HF_TOKEN_PATH, HF_HOME, ~/.cache/huggingface). */
+/*
+ * HF_TOKEN, HUGGING_FACE_HUB_TOKEN, or what huggingface_hub has saved (HF_TOKEN_PATH, HF_HOME,
+ * ~/.cache/huggingface).
+ */
 static int login(const char *url, const struct login_options *o, struct login **ret)
 {
 	struct login *l = calloc(1, sizeof(*l));
@@ -152,6 +192,7 @@ static int login(const char *url, const struct login_options *o, struct login **
 const struct scheme hf_scheme = {
 	.name = "hf",
 	.bundle = "REQUESTS_CA_BUNDLE",
+	.is_name = is_name,
 	.misspelt = "not a URL of the form " FORM,
 	.fault = fault,
 	.resolve = resolve,

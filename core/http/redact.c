@@ -54,6 +54,7 @@ bool http_url_split(const char *url, struct http_url_parts *ret)
 	struct http_url_parts p = { .scheme = strspn(url, SCHEME_CHARS) };
 	const struct scheme *scheme = scheme_of(url);
 	const char *at;
+	bool named;
 
 	if (!isalpha((unsigned char)*url) || strncmp(url + p.scheme, "://", 3) != 0)
 		return false;
@@ -64,9 +65,11 @@ bool http_url_split(const char *url, struct http_url_parts *ret)
 		if ((unsigned char)url[i] <= ' ' || url[i] == 0x7f || url[i] == '\\')
 			return false;
 	at = memrchr(url + p.userinfo, '@', p.path - p.userinfo);
-	p.host = at ? (size_t)(at + 1 - url) : p.userinfo;
+	named = at && scheme && scheme->is_name &&
+		scheme->is_name(url + p.userinfo, (size_t)(at - url) - p.userinfo);
+	p.host = at && !named ? (size_t)(at + 1 - url) : p.userinfo;
 	/* a bucket has no port, and the keys of a store may have slashes: s3://ID:SECRET@BUCKET/ */
-	if (!is_host(url + p.host, p.path - p.host, !scheme || scheme->port))
+	if (!named && !is_host(url + p.host, p.path - p.host, !scheme || scheme->port))
 		return false;
 	*ret = p;
 	return true;

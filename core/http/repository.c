@@ -9,7 +9,8 @@
 #include "base/limits.h"
 #include "base/util.h"
 
-#define NAME "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_."
+#define WORD "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
+#define NAME WORD "."
 
 /* Is it `.` or `..`, percent-encoded or not? */
 static bool is_dots(const char *text, size_t n)
@@ -37,19 +38,45 @@ static bool skip_name(const char **at, const char *ends)
 	return true;
 }
 
+/* The bytes of `datasets/` or `spaces/`. */
+static size_t kind_len(const struct repository_form *form, const char *text)
+{
+	static const char *const kinds[] = { "datasets/", "spaces/" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(kinds) && form->hub; i++)
+		if (strncmp(text, kinds[i], strlen(kinds[i])) == 0)
+			return strlen(kinds[i]);
+	return 0;
+}
+
+/* The length of a revision, which ends at a slash, but for those that the hub's own tools know. */
+static size_t revision_len(const struct repository_form *form, const char *text)
+{
+	static const char *const refs[][2] = { { "refs/pr/", "0123456789" },
+					       { "refs/convert/", WORD } };
+
+	for (size_t i = 0; i < ARRAY_SIZE(refs) && form->hub; i++) {
+		size_t n = strlen(refs[i][0]), more;
+
+		more = strncmp(text, refs[i][0], n) == 0 ? strspn(text + n, refs[i][1]) : 0;
+		if (more && (!text[n + more] || text[n + more] == '/'))
+			return n + more;
+	}
+	return strcspn(text, "/");
+}
+
 const char *repository_split(const struct repository_form *form, const char *url,
 			     struct repository_parts *ret)
 {
 	const char *p = url + strlen(form->scheme);
 
 	ret->repo = p;
-	if (form->kinds && (strncmp(p, "datasets/", 9) == 0 || strncmp(p, "spaces/", 7) == 0))
-		p += strcspn(p, "/") + 1;
-	if (!skip_name(&p, "/") || !*p++ || !skip_name(&p, "/@"))
+	ret->name = p += kind_len(form, p);
+	if (!skip_name(&p, "/@") || (*p == '/' ? p++, !skip_name(&p, "/@") : !form->hub))
 		return form->faults[0];
 	ret->repo_len = (size_t)(p - ret->repo);
 	ret->revision = p + (*p == '@');
-	ret->revision_len = strcspn(ret->revision, "/");
+	ret->revision_len = revision_len(form, ret->revision);
 	if ((*p == '@') != (ret->revision_len > 0) || is_dots(ret->revision, ret->revision_len))
 		return form->faults[1];
 	ret->path = NULL;
@@ -152,20 +179,14 @@ static void decode(char *text)
 
 int repository_parse(const struct repository_form *form, const char *url, struct repository *ret)
 {
-	const char *slash;
 	struct repository_parts p;
 
 	repository_split(form, url, &p);
-	slash = memchr(p.repo, '/', p.repo_len);
-	*ret = (struct repository){ .kind = "models" };
-	/* ORG/REPO, or KIND/ORG/REPO */
-	if (memchr(slash + 1, '/', p.repo_len - (size_t)(slash + 1 - p.repo))) {
-		ret->kind = *p.repo == 'd' ? "datasets" : "spaces";
-		p.repo_len -= (size_t)(slash + 1 - p.repo);
-		p.repo = slash + 1;
-	}
+	*ret = (struct repository){ .kind = p.name == p.repo ? "models" :
+					    *p.repo == 'd'   ? "datasets" :
+							       "spaces" };
 	ret->server = repository_server(form);
-	ret->name = strndup(p.repo, p.repo_len);
+	ret->name = strndup(p.name, p.repo_len - (size_t)(p.name - p.repo));
 	ret->revision = p.revision_len ? strndup(p.revision, p.revision_len) :
 					 strdup(form->revision);
 	if (!ret->server || !ret->name || !ret->revision) {

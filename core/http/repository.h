@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * URLs of repositories and of their files: SCHEME://ORG/REPO[@REVISION][/PATH]. A slash in REVISION
- * is written %2F. A scheme that knows them has a `struct repository_form`.
+ * is written %2F, but for refs/pr/N and refs/convert/NAME of a hub that has these. There, a few old
+ * repositories have no ORG: as a path needs a revision then, ORG/REPO is what it looks like. A
+ * scheme that knows them has a `struct repository_form`.
  *
  * Threads: any; they read the environment.
  */
@@ -14,17 +16,18 @@
 struct repository_form {
 	const char *scheme;    /* "hf://" */
 	const char *faults[3]; /* of any part; of the revision; no path where there must be one */
-	bool kinds;	       /* `datasets/` or `spaces/` may be before ORG */
-	const char *endpoint;  /* the variable that names another server */
-	const char *server;    /* else this is it */
-	const char *above;     /* between the server and ORG in the URL of a file: "models/" */
-	const char *revision;  /* if none is given */
+	bool hub; /* `datasets/` or `spaces/` may be before ORG, and ORG may be missing */
+	const char *endpoint; /* the variable that names another server */
+	const char *server;   /* else this is it */
+	const char *above;    /* between the server and ORG in the URL of a file: "models/" */
+	const char *revision; /* if none is given */
 };
 
 /* The parts of a URL, within it. */
 struct repository_parts {
 	const char *repo; /* with `datasets/` or `spaces/` */
 	size_t repo_len;
+	const char *name; /* behind that */
 	const char *revision;
 	size_t revision_len; /* 0: none is given */
 	const char *path;    /* NULL: there is none */
@@ -47,7 +50,7 @@ char *repository_server(const struct repository_form *form);
 struct repository {
 	char *server;	  /* base URL of the service: https://huggingface.co, or HF_ENDPOINT */
 	const char *kind; /* models, datasets, spaces: in URLs of APIs */
-	char *name;	  /* ORG/REPO */
+	char *name;	  /* ORG/REPO, or REPO */
 	char *revision;	  /* decoded */
 	bool plain;	  /* of a registry: it is asked by http, if it has no https */
 };

@@ -53,6 +53,8 @@ struct scheme {
 
 	/* the variable by which its own programs name a file of authorities; or NULL */
 	const char *bundle;
+	/* NAME@REVISION may be behind the ://. Is this a NAME, no userinfo? NULL: never. */
+	bool (*is_name)(const char *text, size_t n);
 
 	const char *misspelt; /* what is wrong with a text that only begins like a URL of it */
 

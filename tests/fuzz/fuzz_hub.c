@@ -47,6 +47,22 @@ static void check_path(const char *url, size_t repo_n, const char *path)
 	CHECK(strcmp(got, path) == 0);
 }
 
+/* Up to the slash behind it; refs/pr/1 and refs/convert/x have two. */
+static size_t revision_n(const char *at)
+{
+	size_t n = strcspn(at, "/");
+	unsigned char c;
+	int end = 0;
+
+	if (strncmp(at, "@refs/pr/", 9) == 0 && sscanf(at, "@refs/pr/%*[0-9]%n%c", &end, &c) == 1 &&
+	    c == '/')
+		return (size_t)end;
+	if (strncmp(at, "@refs/convert/", 14) == 0 &&
+	    sscanf(at, "@refs/convert/%*[0-9a-zA-Z_-]%n%c", &end, &c) == 1 && c == '/')
+		return (size_t)end;
+	return n;
+}
+
 static void check_url(const char *url)
 {
 	char *text;
@@ -66,10 +82,11 @@ static void check_url(const char *url)
 	CHECK(strcmp(t.url, text) == 0);
 	CHECK(t.https && t.port == 8443 && strcmp(t.host, "hub.example") == 0 && !t.user);
 	path += strncmp(path, "datasets/", 9) == 0 ? 9 : strncmp(path, "spaces/", 7) == 0 ? 7 : 0;
-	path += strcspn(path, "/") + 1;
 	path += strcspn(path, "/@");
+	/* without an ORG only if a revision follows */
+	path += *path == '/' ? 1 + strcspn(path + 1, "/@") : 0;
 	repo_n = (size_t)(path - url) - strlen("hf://") + 1;
-	path += strcspn(path, "/") + 1;
+	path += revision_n(path) + 1;
 	check_path(t.url, repo_n, path);
 	for (const char *p = t.url; *p; p++)
 		CHECK(strncasecmp(p, "/../", 4) != 0 && strncasecmp(p, "/%2e%2e/", 8) != 0 &&
@@ -111,6 +128,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 
 	CHECK(http_load_curl() == 0 && setenv("HF_ENDPOINT", HUB "/", 1) == 0);
 	unsetenv("HF_TOKEN");
+	unsetenv("HUGGING_FACE_HUB_TOKEN");
 	CHECK(asprintf(&url, "hf://%.*s", (int)line, (const char *)data) >= 0);
 	check_url(url);
 	free(url);

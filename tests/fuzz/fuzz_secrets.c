@@ -144,6 +144,19 @@ static bool browser_reads(const char *text, bool parameters, struct seen *ret)
 	return true;
 }
 
+/* hf://NAME@REVISION, where NAME is no token. */
+static bool is_revision(const char *text)
+{
+	size_t n;
+
+	if (strncasecmp(text, "hf://", 5) != 0)
+		return false;
+	text += 5;
+	n = strspn(text, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_.");
+	return text[n] == '@' && !memchr(text + n + 1, '@', strcspn(text + n + 1, "/?#")) &&
+	       strncasecmp(text, "hf_", 3) != 0 && strncasecmp(text, "api_", 4) != 0;
+}
+
 /* Must all output of a URL be without the marker? `parameters`: a query may be seen. */
 static bool is_secret(const char *text, bool parameters)
 {
@@ -153,6 +166,8 @@ static bool is_secret(const char *text, bool parameters)
 	/* else it is the name of a file, with a colon in it */
 	bool url = http_is_url(text) || strncmp(text + strcspn(text, "/:?#"), "://", 3) == 0;
 
+	if (is_revision(text))
+		return false;
 	for (size_t i = 0; url && i < ARRAY_SIZE(flags); i++)
 		if (curl_reads(text, flags[i], parameters, &seen) && seen.secret)
 			return !seen.open;

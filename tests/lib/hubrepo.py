@@ -127,10 +127,10 @@ class HubServer(HubAndCdn):
         if secret and self.token is not None and not known:
             return self.refuse(h, 401, '', 'Invalid credentials in Authorization header')
         url = urllib.parse.urlsplit(h.path)
-        if m := re.fullmatch(r'/api/(\w+)/([^/]+/[^/]+)/(revision|tree)/([^/]+)', url.path):
+        if m := re.fullmatch(r'/api/(\w+)/([^/]+(?:/[^/]+)?)/(revision|tree)/([^/]+)', url.path):
             kind, name, what, revision = m.groups()
             path = None
-        elif m := re.fullmatch(r'/(datasets/|spaces/)?([^/]+/[^/]+)/resolve/([^/]+)/(.*)', url.path):
+        elif m := re.fullmatch(r'/(datasets/|spaces/)?([^/]+(?:/[^/]+)?)/resolve/([^/]+)/(.*)', url.path):
             kind, name, revision, path = m.groups()
             kind = (kind or 'models/')[:-1]
         else:

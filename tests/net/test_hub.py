@@ -18,6 +18,7 @@ def endpoint(hub):
     ('me/my-model.v1/m.carton', 'me/my-model.v1/resolve/main/m.carton'),
     ('me/m@v1.0/a b/ä+%/m.carton', 'me/m/resolve/v1.0/a%20b/%C3%A4%2B%25/m.carton'),
     ('me/m@refs%2Fpr%2F1/m.carton', 'me/m/resolve/refs%2Fpr%2F1/m.carton'),
+    ('m@refs/pr/1/m.carton', 'm/resolve/refs%2Fpr%2F1/m.carton'),
     ('datasets/me/m/@x?y#z/m.carton', 'datasets/me/m/resolve/main/%40x%3Fy%23z/m.carton')])
 def test_carton_of_a_hub(mount, cache, tmp_path, url, path):
     c = Carton(method='stored').add('model/x', fault_bytes(20 * MIB, seed=1))
@@ -34,21 +35,24 @@ def test_carton_of_a_hub(mount, cache, tmp_path, url, path):
         assert len(hub.asked) == 1 and len(hub.parts) == asked
 
 
-@pytest.mark.parametrize('url', ['me', 'me/m@/m.carton', 'me//m.carton', 'me/m/', 'me/../m.carton',
-                                 'me/m/a/../b', 'me/m@../b', 'datasets/me', 'me/m@','a b/m/x', 'me/m/./x'])
+@pytest.mark.parametrize('url', ['me/', 'me/m@/m.carton', 'me//m.carton', 'me/m/', 'me/../m.carton',
+                                 'me/m/a/../b', 'me/m@../b', 'datasets/me/', 'datasets/', 'me/m@', 'm@/x', '../m','a b/m/x', 'me/m/./x'])
 def test_bad_urls(cache, url):
     p = ctl('info', cache.flag, f'hf://{url}', env={'HF_ENDPOINT': 'http://127.0.0.1:1'})
     assert p.returncode == 1 and ('not hf://ORG/REPO[@REVISION][/PATH]' in p.stderr or
                                   'a path with the component' in p.stderr), p.stderr
 
 
-@pytest.mark.parametrize('where', ['environment', 'path', 'hf_home', 'xdg', 'home', 'none', 'header_file'])
+@pytest.mark.parametrize('where', ['environment', 'path', 'hf_home', 'xdg', 'home', 'none', 'header_file', 'old', 'both', 'no_new', 'blank'])
 def test_where_the_token_is(cache, tmp_path, where):
     Carton().add('model/x', b'x').write(tmp_path / 'm.carton')
     at = tmp_path / {'home': '.cache/huggingface/token', 'xdg': 'huggingface/token'}.get(where, 'token')
     at.parent.mkdir(parents=True, exist_ok=True)
     at.write_text(TOKEN + '\n')
-    env = {'HOME': tmp_path / 'nobody'} | {
+    old = 'HUGGING_FACE_HUB_TOKEN'
+    env = {'HOME': tmp_path / 'nobody', old: ''} | {
+        'old': {old: TOKEN, 'HF_TOKEN_PATH': '/nowhere'}, 'both': {'HF_TOKEN': TOKEN, old: 'hf_other'},
+        'no_new': {'HF_TOKEN': '', old: f' {TOKEN}\n'}, 'blank': {'HF_TOKEN': ' ', old: 'hf_other', 'HF_TOKEN_PATH': at},
         'environment': {'HF_TOKEN': TOKEN, 'HF_TOKEN_PATH': '/nowhere'}, 'path': {'HF_TOKEN_PATH': at},
         'hf_home': {'HF_HOME': tmp_path}, 'xdg': {'XDG_CACHE_HOME': tmp_path}, 'home': {'HOME': tmp_path},
         'none': {}, 'header_file': {'HF_TOKEN': TOKEN}}[where]

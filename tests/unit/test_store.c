@@ -95,6 +95,10 @@ static void test_revision(void **state)
 			fail_msg("taken: %s", url);
 	}
 	assert_null(http_url_fault("hf://org/repo@refs%2Fpr%2F1/x"));
+	assert_null(http_url_fault("hf://org/repo@refs/pr/1/x"));
+	assert_null(http_url_fault("hf://repo@refs/convert/x-y/x"));
+	assert_non_null(http_url_fault("hf://repo@main"));
+	assert_non_null(http_url_fault("ms://repo@main/x"));
 	assert_null(http_url_fault("hf://org/repo@.../x"));
 	assert_null(http_url_fault("hf://org/repo@%2e%2e%2e/x"));
 	assert_null(http_url_fault("hf://org/repo@v1.0/a..b/x"));
@@ -143,6 +147,20 @@ static void test_misspelt(void **state)
 	assert_string_equal(http_url_fault("ftp://h/x"), "only http and https are allowed");
 }
 
+/* A revision ends at a slash, but for two kinds; a name without one is a repository by itself. */
+static const char *const hub_files[][2] = {
+	{ "hf://me/m@refs/pr/12/a/b", "https://hub.example/me/m/resolve/refs%2Fpr%2F12/a/b" },
+	{ "hf://me/m@refs/convert/parquet/x",
+	  "https://hub.example/me/m/resolve/refs%2Fconvert%2Fparquet/x" },
+	{ "hf://me/m@refs/pr/1x/a", "https://hub.example/me/m/resolve/refs/pr/1x/a" },
+	{ "hf://me/m@refs/heads/a", "https://hub.example/me/m/resolve/refs/heads/a" },
+	{ "hf://gpt2@main/a", "https://hub.example/gpt2/resolve/main/a" },
+	{ "hf://datasets/squad@refs/pr/1/a",
+	  "https://hub.example/datasets/squad/resolve/refs%2Fpr%2F1/a" },
+	{ "hf://datasets/me/d/a", "https://hub.example/datasets/me/d/resolve/main/a" },
+	{ "hf://gpt2/a/b", "https://hub.example/gpt2/a/resolve/main/b" },
+};
+
 /* Which URL is used in place of another, and which needs a login of the user. */
 static void test_places(void **state)
 {
@@ -154,6 +172,11 @@ static void test_places(void **state)
 	assert_int_equal(scheme_resolve("hf://me/m@v1/{path}", &url, &fault), 0);
 	assert_string_equal(url, "https://hub.example/me/m/resolve/v1/{path}");
 	free(url);
+	for (size_t i = 0; i < ARRAY_SIZE(hub_files); i++) {
+		assert_int_equal(scheme_resolve(hub_files[i][0], &url, &fault), 0);
+		assert_string_equal(url, hub_files[i][1]);
+		free(url);
+	}
 	assert_int_equal(unsetenv("MODELSCOPE_ENDPOINT"), 0);
 	assert_int_equal(scheme_resolve("ms://me/m/a b", &url, &fault), 0);
 	assert_string_equal(url, "https://modelscope.cn/models/me/m/resolve/master/a%20b");
@@ -163,8 +186,12 @@ static void test_places(void **state)
 	assert_int_equal(scheme_resolve("s3://bucket/{sha256}", &url, &fault), 0);
 	assert_string_equal(url, "s3://bucket/{sha256}");
 	free(url);
-	assert_int_equal(scheme_resolve("hf://me", &url, &fault), -EINVAL);
+	assert_int_equal(scheme_resolve("hf://me/", &url, &fault), -EINVAL);
 	assert_string_equal(fault, "not hf://ORG/REPO[@REVISION][/PATH]");
+	assert_int_equal(scheme_resolve("ms://me", &url, &fault), -EINVAL);
+	assert_string_equal(fault, "not ms://ORG/REPO[@REVISION][/PATH]");
+	assert_int_equal(scheme_resolve("hf://me", &url, &fault), -EINVAL);
+	assert_string_equal(fault, "not hf://ORG/REPO[@REVISION]/PATH: there is no path");
 	assert_true(login_missing(NULL, "s3://bucket/x"));
 	assert_false(login_missing(NULL, "hf://me/m/x"));
 	assert_false(login_missing(NULL, "https://h/x"));
