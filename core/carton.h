@@ -193,6 +193,16 @@ bool carton_is_remote(const struct carton *c);
 /* The commit of the repository of a hub that was opened; NULL: it is something else. */
 const char *carton_commit(const struct carton *c);
 
+/*
+ * How many files of the repository that was opened are left out, since MANIFEST cannot hold their
+ * paths; gives the first of them to `fn` (NULL: to nobody), the path, perhaps cut, and what is
+ * wrong with it. They were logged, in these words.
+ */
+typedef void carton_left_out_fn(void *ctx, const char *name, const char *why);
+uint64_t carton_left_out(const struct carton *c, carton_left_out_fn *fn, void *ctx);
+#define CARTON_LEFT_OUT "is left out: its name %s, so MANIFEST cannot list it"
+#define CARTON_LEFT_OUT_MORE "%" PRIu64 " more files are left out for their names"
+
 /* Who has signed what is open; see carton_options. */
 #define CARTON_SIGNER 512
 struct carton_signature {

@@ -88,31 +88,14 @@ static int hex4(struct json *j)
 	return v;
 }
 
-static int code_escape(struct json *j)
+/* One whose other half is not there. */
+static int half_of_pair(struct json *j)
 {
-	static const char half[] = "it has half of a surrogate pair in a \\u escape";
-	int c = hex4(j), low;
-	char utf8[4];
-	size_t n;
-
-	if (c < 0)
-		return c;
-	if (c >= 0xdc00 && c <= 0xdfff)
-		return fail(j, half);
-	if (c >= 0xd800 && c <= 0xdbff) {
-		for (const char *s = "\\u"; *s; s++, j->at++)
-			if (peek(j) != *s)
-				return fail(j, half);
-		low = hex4(j);
-		if (low < 0xdc00 || low > 0xdfff)
-			return fail(j, half);
-		c = 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);
-	}
-	n = utf8_encode((uint32_t)c, utf8);
-	return add(j, utf8, n);
+	return j->halves ? add(j, "", 1) :
+			   fail(j, "it has half of a surrogate pair in a \\u escape");
 }
 
-static int escape(struct json *j)
+static int letter_escape(struct json *j)
 {
 	static const char letters[] = "\"\\/bfnrt", values[] = "\"\\/\b\f\n\r\t";
 	int c = peek(j);
@@ -121,9 +104,42 @@ static int escape(struct json *j)
 	if (c < 0)
 		return unexpected(j, c);
 	j->at++;
-	if (c == 'u')
-		return code_escape(j);
 	return found ? add(j, &values[found - letters], 1) : fail(j, "it has an unknown escape");
+}
+
+static int code_escape(struct json *j)
+{
+	int c = hex4(j), low;
+	char utf8[4];
+
+	for (; c >= 0xd800 && c <= 0xdbff; c = low) {
+		if (peek(j) != '\\')
+			return half_of_pair(j);
+		j->at++;
+		if (peek(j) != 'u')
+			return half_of_pair(j) < 0 ? j->r : letter_escape(j);
+		j->at++;
+		low = hex4(j);
+		if (low >= 0xdc00 && low <= 0xdfff) {
+			c = 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);
+			break;
+		}
+		if (low < 0 || half_of_pair(j) < 0)
+			return j->r;
+	}
+	if (c < 0)
+		return c;
+	if (c >= 0xdc00 && c <= 0xdfff)
+		return half_of_pair(j);
+	return add(j, utf8, utf8_encode((uint32_t)c, utf8));
+}
+
+static int escape(struct json *j)
+{
+	if (peek(j) != 'u')
+		return letter_escape(j);
+	j->at++;
+	return code_escape(j);
 }
 
 /*

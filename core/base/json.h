@@ -2,9 +2,9 @@
 /*
  * A strict JSON scanner (RFC 8259): pulls its text through a callback, returns one event at a time.
  *
- * Stricter than the RFC: strings are well-formed UTF-8 without halves of surrogate pairs, and
- * nesting ends at JSON_MAX_DEPTH. Duplicate keys are for the
- * caller. Memory: one window, and the text of the current token. Not for several threads at once.
+ * Stricter than the RFC: strings are well-formed UTF-8 without halves of surrogate pairs (unless
+ * `halves`), and nesting ends at JSON_MAX_DEPTH. Duplicate keys are for the caller. Memory: one
+ * window, and the text of the current token. Not for several threads at once.
  */
 #ifndef CARTON_BASE_JSON_H
 #define CARTON_BASE_JSON_H
@@ -30,6 +30,7 @@ struct json {
 	json_read_fn *read; /* set by the caller, like the next two */
 	void *ctx;
 	struct buf *text;  /* gets the texts */
+	bool halves;	   /* half of a surrogate pair is read as NUL; false: it is a fault */
 	const char *fault; /* out: a constant sentence "it …"; NULL: no syntax error */
 
 	/* private */

@@ -331,6 +331,16 @@ const char *carton_commit(const struct carton *c)
 	return c->commit;
 }
 
+uint64_t carton_left_out(const struct carton *c, carton_left_out_fn *fn, void *ctx)
+{
+	const struct links *l = c->left_out;
+
+	for (size_t i = 0; l && fn && i < MAX_REPORTED; i++)
+		if (l->left_out[i].name && l->left_out[i].why)
+			fn(ctx, l->left_out[i].name, l->left_out[i].why);
+	return l ? l->n_left_out : 0;
+}
+
 /* ---- where the bytes are ---- */
 
 void carton_places(struct carton *c, struct carton_places *ret)

@@ -29,7 +29,8 @@ struct carton {
 	struct budget budget;
 	struct container *container;
 	struct manifest *manifest;
-	struct links *links; /* NULL: there are none */
+	struct links *links;	      /* NULL: there are none */
+	const struct links *left_out; /* the same, if they are of a repository; else NULL */
 	struct workers *workers;
 	struct events *events;
 	struct cache *cache;	       /* NULL: there is none */

@@ -7,6 +7,8 @@
 #include "http/scheme.h"
 #include "base/util.h"
 
+#define LEFT_OUT_TEXT (MAX_PATH_LEN + 2)
+
 /* A line of [sizes]. */
 struct size_line {
 	uint8_t sha256[SHA256_SIZE];
@@ -132,6 +134,22 @@ static int on_begin(void *ctx, const struct toml_path *path, enum toml_type type
 	return set_error(rd->l, line, "[urls] contains something other than lists of URLs");
 }
 
+/* Into the text of the name or of the fault. Others are ignored. */
+static int add_left_out(struct links *l, const struct toml_path *path, const struct toml_value *v)
+{
+	size_t i = path->n == 4 ? path->steps[2].index : MAX_REPORTED;
+	const char **text;
+
+	if (toml_path_is(path, "left_out.files") && v->type == TOML_INTEGER && v->integer > 0)
+		l->n_left_out = (uint64_t)v->integer;
+	if (!toml_path_is(path, "left_out.first[][]") || i >= MAX_REPORTED ||
+	    path->steps[3].index > 1 || v->type != TOML_STRING || v->len >= LEFT_OUT_TEXT)
+		return 0;
+	text = path->steps[3].index ? &l->left_out[i].why : &l->left_out[i].name;
+	*text = strdup(v->str);
+	return *text ? 0 : -ENOMEM;
+}
+
 static int on_value(void *ctx, const struct toml_path *path, const struct toml_value *v)
 {
 	struct reader *rd = ctx;
@@ -145,6 +163,8 @@ static int on_value(void *ctx, const struct toml_path *path, const struct toml_v
 	}
 	if (path->n == 2 && path->steps[1].key && toml_is_key(&path->steps[0], "sizes"))
 		return add_size(rd, &path->steps[1], v);
+	if (toml_is_key(&path->steps[0], "left_out"))
+		return add_left_out(l, path, v);
 	if (!in_urls(path))
 		return 0;
 	if (path->n != 3 || path->steps[2].key)
@@ -229,6 +249,10 @@ void links_free(struct links *l)
 		for (size_t j = 0; j < l->list[i].n_urls; j++)
 			free(l->list[i].urls[j]);
 		free(l->list[i].urls);
+	}
+	for (size_t i = 0; i < MAX_REPORTED; i++) {
+		free((char *)l->left_out[i].name);
+		free((char *)l->left_out[i].why);
 	}
 	free(l->list);
 	free(l);

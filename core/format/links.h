@@ -7,9 +7,13 @@
  *	<sha256> = ["https://…", …]
  *	[sizes]
  *	<sha256> = <bytes>
+ *	[left_out]
+ *	files = <number>
+ *	first = [["<path>", "<what is wrong with it>"], …]
  *
  * [sizes] is optional, and readers that do not know it ignore it: with it, no server is asked how
- * long a file is.
+ * long a file is. [left_out] likewise: what a repository has that MANIFEST cannot hold, of which at
+ * most MAX_REPORTED are named.
  *
  * LINKS is not covered by the model hash and nothing in it is trusted: fetched bytes are hashed
  * like all others. A fault in it therefore affects only the files that need it.
@@ -25,6 +29,7 @@
 #include <stdint.h>
 
 #include "base/digest.h"
+#include "base/limits.h"
 #include "toml/toml.h"
 
 #define LINKS_NO_SIZE UINT64_MAX
@@ -40,9 +45,17 @@ struct link {
 	atomic_size_t first; /* the URL that worked last */
 };
 
+/* A file of a repository that MANIFEST cannot hold. */
+struct left_out {
+	const char *name; /* its path there; cut, if it is too long */
+	const char *why;  /* "has a backslash" */
+};
+
 struct links {
 	struct link *list; /* sorted by sha256 */
 	size_t n;
+	uint64_t n_left_out;
+	struct left_out left_out[MAX_REPORTED]; /* the first of them, owned; NULL: no more */
 	struct reason error; /* of the file, or the first line without a hash; "": none */
 };
 

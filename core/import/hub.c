@@ -113,13 +113,12 @@ static int read_marks(struct scan *s, const struct listing *l)
 static int take_id(struct listing *l)
 {
 	char url[sizeof("hf://") + sizeof(l->id)];
-	const char *slash = strchr(l->id, '/');
+	struct repository_parts p;
 
 	if (!*l->id)
 		return 0;
 	snprintf(url, sizeof(url), "hf://%s", l->id);
-	if (!slash || strchr(slash + 1, '/') || strchr(slash, '@') ||
-	    !repository_is_whole(&hf_form, url))
+	if (repository_split(&hf_form, url, &p) || p.name != p.repo || p.repo[p.repo_len])
 		return log_error(-EBADMSG, l->name,
 				 "the hub calls it by a name that no repository has");
 	if (strcasecmp(l->id, l->name) != 0)
@@ -179,7 +178,7 @@ static int resolve(const struct import *im, struct listing *l)
 /* ---- the files ---- */
 
 struct found {
-	char type[16], path[MAX_PATH_LEN + 1], oid[2 * SHA1_SIZE + 1], sha256[2 * SHA256_SIZE + 1];
+	char type[16], path[LISTING_NAME], oid[2 * SHA1_SIZE + 1], sha256[2 * SHA256_SIZE + 1];
 	uint64_t size, lfs_size;
 	bool has_size, lfs, has_lfs_size;
 };
@@ -213,7 +212,7 @@ static int read_found(struct scan *s, struct found *f)
 		if (scan_is(s, "type")) {
 			r = scan_string(s, f->type, sizeof(f->type));
 		} else if (scan_is(s, "path")) {
-			r = scan_string(s, f->path, sizeof(f->path));
+			r = scan_name(s, f->path, sizeof(f->path));
 		} else if (scan_is(s, "oid")) {
 			r = scan_string(s, f->oid, sizeof(f->oid));
 		} else if (scan_is(s, "size")) {
@@ -341,6 +340,14 @@ static void refused(const struct import *im, const struct listing *l, const stru
 	else if (unknown)
 		carton_log(CARTON_LOG_ERROR, l->name,
 			   "does not exist, or your token may not see it: look at %s", at);
+	else if (*l->commit && !*code && a->status >= 404 && a->status <= 405)
+		carton_log(CARTON_LOG_ERROR, l->name,
+			   "%s has its commit, but %s; is it a proxy of a hub? Set HF_ENDPOINT to "
+			   "one that has all, or mount what cartonctl import makes where there is "
+			   "one",
+			   l->repo->server,
+			   l->n == 0 ? "does not list its files (/api/.../tree)" :
+				       "not all that it lists");
 	else if (a->status == 404 && !*code)
 		carton_log(
 			CARTON_LOG_ERROR, l->name,

@@ -38,6 +38,20 @@ bool listing_is_commit(const char *text)
 	return strlen(text) == 2 * SHA1_SIZE && hex_valid(text, SHA1_SIZE);
 }
 
+/* One odd name does not hide all other files. But a carton is what its MANIFEST says. */
+static int leave_out(struct listing *l, const char *path, const char *fault)
+{
+	struct left_out *o;
+
+	if (l->manifest.data)
+		return refuse(l, -EBADMSG, path, fault);
+	if (l->n_left_out++ >= MAX_REPORTED)
+		return 1;
+	o = &l->left_out[l->n_left_out - 1];
+	*o = (struct left_out){ arena_text(&l->names, path, strlen(path)), fault };
+	return o->name ? 1 : arena_error(&l->names);
+}
+
 int listing_add(struct listing *l, const char *path, uint64_t size, const uint8_t oid[SHA1_SIZE],
 		const uint8_t *sha256)
 {
@@ -48,9 +62,9 @@ int listing_add(struct listing *l, const char *path, uint64_t size, const uint8_
 
 	if (!fault && snprintf(full, sizeof(full), "%s%s", l->manifest.data ? "" : "model/", path) >
 			      MAX_PATH_LEN)
-		fault = "is too long";
+		fault = "is longer than 4089 bytes";
 	if (fault)
-		return refuse(l, -EBADMSG, path, fault);
+		return leave_out(l, path, fault);
 	if (size > MAX_FILE_SIZE)
 		return refuse(l, -EFBIG, path, "is larger than any file here may be");
 	if (sha256 && oid && !is_pointer(oid, sha256, size))
@@ -99,6 +113,11 @@ static int by_path(const void *a, const void *b)
 
 int listing_sort(struct listing *l)
 {
+	if (l->n == 0 && l->n_left_out)
+		return log_error(-EBADMSG, l->name,
+				 "the repository has no files but such as %s, whose name %s: that "
+				 "cannot be in MANIFEST",
+				 l->left_out[0].name, l->left_out[0].why);
 	if (l->n == 0)
 		return log_error(-EBADMSG, l->name, "the repository has no files");
 	qsort(l->files, l->n, sizeof(*l->files), by_path);

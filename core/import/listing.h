@@ -20,7 +20,9 @@
 #include "carton.h"
 #include "base/arena.h"
 #include "base/digest.h"
+#include "base/limits.h"
 #include "base/util.h"
+#include "format/links.h"
 
 struct budget;
 struct lister;
@@ -31,6 +33,9 @@ bool listing_is_commit(const char *text);
 
 /* Bytes of the name of a commit, or of a digest, with its NUL. */
 #define LISTING_COMMIT 80
+
+/* Bytes of a path with its NUL: one that is cut there is too long. */
+#define LISTING_NAME (MAX_PATH_LEN + 2)
 
 struct listed {
 	const char *path; /* `model/PATH` */
@@ -57,6 +62,9 @@ struct listing {
 	size_t n, cap;
 	uint64_t small;	    /* bytes of all small ones */
 	struct arena names; /* counted */
+	/* Files that MANIFEST cannot hold, and the first of these. */
+	uint64_t n_left_out;
+	struct left_out left_out[MAX_REPORTED];
 	struct budget *budget;
 	uint64_t taken; /* of the budget, for `files` */
 };
@@ -64,7 +72,8 @@ struct listing {
 /*
  * Adds a file that is at `path` in the repository. `sha256` NULL: it is a small one. `oid` is the
  * id of its content, else of the pointer that git has in its place, which follows from hash and
- * size and is compared; then it may be NULL. 0; -EBADMSG, -EFBIG, logged; -ENOMEM.
+ * size and is compared; then it may be NULL. 0; 1: MANIFEST cannot hold such a path, so the file is
+ * left out; -EBADMSG, -EFBIG, logged; -ENOMEM.
  */
 int listing_add(struct listing *l, const char *path, uint64_t size, const uint8_t oid[SHA1_SIZE],
 		const uint8_t *sha256);

@@ -23,7 +23,7 @@ static int malformed(const struct listing *l, const struct scan *s, const char *
 /* ---- files ---- */
 
 struct found {
-	char type[16], path[MAX_PATH_LEN + 1], sha256[2 * SHA256_SIZE + 1], commit[COMMIT_TEXT];
+	char type[16], path[LISTING_NAME], sha256[2 * SHA256_SIZE + 1], commit[COMMIT_TEXT];
 	uint64_t size;
 	bool has_size;
 };
@@ -37,7 +37,7 @@ static int read_found(struct scan *s, struct found *f)
 		if (scan_is(s, "Type")) {
 			r = scan_string(s, f->type, sizeof(f->type));
 		} else if (scan_is(s, "Path")) {
-			r = scan_string(s, f->path, sizeof(f->path));
+			r = scan_name(s, f->path, sizeof(f->path));
 		} else if (scan_is(s, "Sha256")) {
 			r = scan_string(s, f->sha256, sizeof(f->sha256));
 		} else if (scan_is(s, "Revision")) {
@@ -71,7 +71,7 @@ static int add(struct listing *l, const struct scan *s, struct found *f)
 				 "nothing can be verified",
 				 l->name);
 	r = listing_add(l, f->path, f->size, NULL, sha256);
-	if (r < 0 || !listing_is_commit(f->commit))
+	if (r != 0 || !listing_is_commit(f->commit))
 		return r;
 	last = &l->files[l->n - 1];
 	last->commit = arena_text(&l->names, f->commit, strlen(f->commit));

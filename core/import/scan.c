@@ -18,6 +18,7 @@ struct scan *scan_new(const char *text, size_t n)
 	s->json.read = mem_text_read;
 	s->json.ctx = &s->none;
 	s->json.text = &s->token;
+	s->json.halves = true;
 	return s;
 }
 
@@ -110,6 +111,21 @@ int scan_string(struct scan *s, char *ret, size_t n)
 		return 0;
 	memcpy(ret, text, len);
 	ret[len] = '\0';
+	return 1;
+}
+
+int scan_name(struct scan *s, char *ret, size_t n)
+{
+	int r = scan_begin(s, JSON_STRING);
+	size_t len = MIN(json_text_len(&s->json), n - 1);
+
+	if (r <= 0)
+		return r;
+	memcpy(ret, s->token.data + s->json.kept, len);
+	ret[len] = '\0';
+	for (size_t i = 0; i < len; i++)
+		if (!ret[i])
+			ret[i] = '\1';
 	return 1;
 }
 

@@ -52,6 +52,13 @@ int scan_string(struct scan *s, char *ret, size_t n);
 int scan_take(struct scan *s, struct buf *ret);
 
 /*
+ * Copies the next string, a name, as far as it fits: 1. In place of NUL, and of half of a surrogate
+ * pair, which some write for a byte that is no UTF-8, it has \1: no path may have that either. 0
+ * for another value.
+ */
+int scan_name(struct scan *s, char *ret, size_t n);
+
+/*
  * Copies the next string of an array: 1; "" for one that is longer, or for another value. 0 at the
  * array's end.
  */

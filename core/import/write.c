@@ -121,10 +121,12 @@ static int links(const struct listing *l, struct buf *ret)
 	for (size_t i = 0; i < l->n && r == 0; i++)
 		if (!l->files[i].small)
 			large[n++] = &l->files[i];
-	if (n > 0) {
+	if (r == 0 && n + l->n_left_out > 0) {
 		qsort(large, n, sizeof(struct listed *), by_hash_and_path);
 		r = add_lines(l, large, n, ret);
 	}
+	if (r == 0 && l->n_left_out)
+		r = lists_add_left_out(ret, l->n_left_out, l->left_out);
 	free(large);
 	return r;
 }

@@ -233,6 +233,20 @@ static int open_lists(struct carton_source *s, enum opening how)
 	return r < 0 ? r : load_links(c->container, &c->links);
 }
 
+static void warn_left_out(void *ctx, const char *name, const char *why)
+{
+	(void)ctx;
+	carton_log(CARTON_LOG_NOTICE, name, CARTON_LEFT_OUT, why);
+}
+
+static void say_left_out(const struct carton *c)
+{
+	uint64_t n = carton_left_out(c, warn_left_out, NULL);
+
+	if (n > MAX_REPORTED)
+		carton_log(CARTON_LOG_NOTICE, NULL, CARTON_LEFT_OUT_MORE, n - MAX_REPORTED);
+}
+
 /* What the carton is made of, up to its tree. */
 static int open_parts(struct carton_source *s, enum opening how)
 {
@@ -242,8 +256,11 @@ static int open_parts(struct carton_source *s, enum opening how)
 
 	if (r == 0)
 		r = open_lists(s, how);
-	if (r == 0 && s->kind->own_links)
+	if (r == 0 && s->kind->own_links) {
 		links_of_user(c->links);
+		c->left_out = c->links;
+		say_left_out(c);
+	}
 	if (r == 0 &&
 	    (c->links || mirrors_have_urls(c->mirrors) || options->push_to || signature_url(s)))
 		r = open_network(s);

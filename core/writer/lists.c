@@ -7,10 +7,23 @@
 
 static const char place[] = "{sha256}";
 
+/* A string of TOML: as one of JSON, but for DEL. */
+static void add_toml(struct buf *toml, const char *text)
+{
+	size_t n;
+
+	buf_addc(toml, '"');
+	while (n = strcspn(text, "\x7f"), buf_add_json_part(toml, text, n), text[n]) {
+		buf_adds(toml, "\\u007f");
+		text += n + 1;
+	}
+	buf_addc(toml, '"');
+}
+
 int lists_add_string(struct buf *toml, const char *key, const char *value)
 {
 	buf_addf(toml, "%s = ", key);
-	buf_add_json(toml, value, strlen(value));
+	add_toml(toml, value);
 	return buf_adds(toml, "\n");
 }
 
@@ -113,4 +126,17 @@ int lists_add_size(struct buf *links, const uint8_t sha256[SHA256_SIZE], uint64_
 
 	hex_encode(sha256, SHA256_SIZE, hex);
 	return buf_addf(links, "%s = %" PRIu64 "\n", hex, size);
+}
+
+int lists_add_left_out(struct buf *links, uint64_t n, const struct left_out *list)
+{
+	buf_addf(links, "\n[left_out]\nfiles = %" PRIu64 "\nfirst = [\n", n);
+	for (uint64_t i = 0; i < MIN(n, (uint64_t)MAX_REPORTED); i++) {
+		buf_adds(links, "\t[");
+		add_toml(links, list[i].name);
+		buf_adds(links, ", ");
+		add_toml(links, list[i].why);
+		buf_adds(links, "],\n");
+	}
+	return buf_adds(links, "]\n");
 }

@@ -7,7 +7,7 @@
 #include "base/util.h"
 #include "format/links.h"
 
-/* Adds `key = "value"`, a string of TOML, which JSON's are, but for DEL. Errors of buf_add(). */
+/* Adds `key = "value"`. Errors of buf_add(). */
 int lists_add_string(struct buf *toml, const char *key, const char *value);
 
 /* Adds a line of MANIFEST. Lines come in alphabetical order (strcmp). Errors of buf_add(). */
@@ -29,5 +29,8 @@ int lists_add_link(struct buf *links, const uint8_t sha256[SHA256_SIZE],
 /* Then the sizes, if they are known: begins them, and adds one. Errors of buf_add(). */
 int lists_begin_sizes(struct buf *links);
 int lists_add_size(struct buf *links, const uint8_t sha256[SHA256_SIZE], uint64_t size);
+
+/* Last, what MANIFEST cannot hold: `n` files, the first of which are in `list`. Likewise. */
+int lists_add_left_out(struct buf *links, uint64_t n, const struct left_out *list);
 
 #endif

@@ -227,6 +227,8 @@ static int run(const struct ctl_command *command, struct args *a)
 		if (ctl_push_prepare(a) < 0)
 			return EXIT_BAD;
 	}
+	if (command->run == ctl_ls)
+		ctl_ls_prepare(a);
 	if (verify)
 		verify_begin(a, log.json);
 	r = carton_open(a->source, &a->values.carton, &c);

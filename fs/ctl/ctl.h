@@ -165,6 +165,9 @@ bool ctl_info_mounted(const char *path, const struct args *a, int *ret_status);
 /* Makes the directory of ctl_extract(), which the sandbox then allows: 0 or -errno, reported. */
 int ctl_extract_prepare(struct args *a);
 
+/* Logs what a mount has left out, if SOURCE is one. */
+void ctl_ls_prepare(const struct args *a);
+
 /* Reads SOURCE.sig, if that is there. 0 or -errno, reported. */
 int ctl_push_prepare(struct args *a);
 

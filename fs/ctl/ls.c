@@ -9,6 +9,9 @@
 #include "ctl/ctl.h"
 #include "common/json_writer.h"
 #include "common/numbers.h"
+#include "common/text.h"
+#include "ctl/mounts.h"
+#include "ctl/status_json.h"
 #include "ctl/term.h"
 
 #define SHORT_HASH 12
@@ -268,6 +271,42 @@ static void put_table(const struct args *a, struct list *l)
 	put_all(l, is_long ? put_long_row : put_row);
 	if (!is_long)
 		put_total(l);
+}
+
+/* ---- a mount ---- */
+
+static void say_left_out(const char *json)
+{
+	const char *at = json_member(json, "left_out");
+	uint64_t n = json_number_of(json, "left_out_files"), named = 0;
+	char *element;
+
+	for (; (element = json_next_element(&at)); named++) {
+		char path[4096], fault[128];
+
+		json_decode(json_in_element(element, "path"), path, sizeof(path));
+		json_decode(json_in_element(element, "fault"), fault, sizeof(fault));
+		carton_log(CARTON_LOG_NOTICE, path, CARTON_LEFT_OUT, fault);
+		free(element);
+	}
+	if (n > named)
+		carton_log(CARTON_LOG_NOTICE, NULL, CARTON_LEFT_OUT_MORE, n - named);
+}
+
+void ctl_ls_prepare(const struct args *a)
+{
+	struct ctl_question q = { .text = NULL };
+	struct ctl_mount *list;
+	size_t n;
+
+	if (!ctl_is_directory(a->source) || ctl_mounts(a->source, &list, &n) < 0)
+		return;
+	if (n > 0)
+		ctl_mounts_ask(list, 1, CTL_STATUS, &q);
+	if (q.text)
+		say_left_out(q.text);
+	free(q.text);
+	ctl_mounts_free(list, n);
 }
 
 int ctl_ls(struct carton *c, const struct args *a)

@@ -204,6 +204,16 @@ static void put_waiting(const struct view *v, const char *element, bool first)
 	put_text(v, first ? "waiting" : "", text);
 }
 
+static void put_left_out(const struct view *v, const char *element, bool first)
+{
+	char path[2 * 4096], fault[128], text[3 * 4096];
+
+	json_decode(json_in_element(element, "path"), path, sizeof(path));
+	json_decode(json_in_element(element, "fault"), fault, sizeof(fault));
+	snprintf(text, sizeof(text), "%s, whose name %s", path, fault);
+	put_text(v, first ? "left out" : "", text);
+}
+
 static bool is_warning(const char *element)
 {
 	const char *level = json_in_element(element, "level");
@@ -237,17 +247,14 @@ static void put_list(const struct view *v, const char *json, const char *key,
 {
 	const char *at = json_member(json, key);
 	bool first = true;
+	char *element;
 
-	while (at && (at = strchr(at, '\n')) && strncmp(at, "\n  {", 4) == 0) {
-		const char *end = strchr(at + 1, '\n');
-		char *element = strndup(at + 1, end ? (size_t)(end - at - 1) : strlen(at + 1));
-
-		if (element && (!wanted || wanted(element))) {
+	while ((element = json_next_element(&at))) {
+		if (!wanted || wanted(element)) {
 			put(v, element, first);
 			first = false;
 		}
 		free(element);
-		at++;
 	}
 }
 
@@ -282,6 +289,7 @@ static void put_mount(const struct view *v, const char *mountpoint, const char *
 	put_remote(v, json);
 	put_passthrough(v, json);
 	put_traffic(v, json, mountpoint);
+	put_list(v, json, "left_out", NULL, put_left_out);
 	put_list(v, json, "waiting", NULL, put_waiting);
 	put_list(v, json, "last_errors", is_error, put_error);
 	put_list(v, json, "last_errors", is_warning, put_error);

@@ -32,3 +32,14 @@ uint64_t json_number_of(const char *json, const char *key)
 
 	return at ? strtoull(at, NULL, 10) : 0;
 }
+
+char *json_next_element(const char **at)
+{
+	const char *start = *at ? strchr(*at, '\n') : NULL, *end;
+
+	if (!start || strncmp(start, "\n  {", 4) != 0)
+		return NULL;
+	end = strchr(start + 1, '\n');
+	*at = end ? end : start + strlen(start);
+	return strndup(start + 1, (size_t)(*at - start - 1));
+}

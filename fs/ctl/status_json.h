@@ -17,4 +17,10 @@ uint64_t json_number_of(const char *json, const char *key);
 /* The value of a member of an element of a list, or NULL. */
 const char *json_in_element(const char *element, const char *key);
 
+/*
+ * The next element of a list, which are objects: `at` is the list, as json_member() gives it, or
+ * what this has moved it to. malloc'ed; NULL: there is none, or no memory.
+ */
+char *json_next_element(const char **at);
+
 #endif

@@ -98,6 +98,30 @@ static void begin_list(struct json_writer *w, const char *name)
 	json_begin(w, name, '[');
 }
 
+static void put_left_out(void *ctx, const char *name, const char *why)
+{
+	struct json_writer *w = ctx;
+
+	json_line(w, 2);
+	json_begin(w, NULL, '{');
+	json_text(w, "path", name);
+	json_text(w, "fault", why);
+	json_end(w, '}');
+}
+
+static void put_lists(struct json_writer *w, struct status *s, struct carton *c)
+{
+	begin_list(w, "left_out");
+	carton_left_out(c, put_left_out, w);
+	json_end(w, ']');
+	begin_list(w, "waiting");
+	carton_waiting(c, put_waiting, w);
+	json_end(w, ']');
+	begin_list(w, "last_errors");
+	put_errors(w, s);
+	json_end(w, ']');
+}
+
 int status_json(struct status *s, struct carton *c, struct status_text *ret)
 {
 	struct carton_counters k;
@@ -150,12 +174,8 @@ int status_json(struct status *s, struct carton *c, struct status_text *ret)
 	put_number(&w, "cache_hits", k.cache_hits);
 	put_number(&w, "cache_misses", k.cache_misses);
 	put_number(&w, "errors", count_errors(s));
-	begin_list(&w, "waiting");
-	carton_waiting(c, put_waiting, &w);
-	json_end(&w, ']');
-	begin_list(&w, "last_errors");
-	put_errors(&w, s);
-	json_end(&w, ']');
+	put_number(&w, "left_out_files", carton_left_out(c, NULL, NULL));
+	put_lists(&w, s, c);
 	json_end_line(&w, '}');
 	return end_text(f, &text, ret);
 }
@@ -215,6 +235,9 @@ int status_metrics(struct status *s, struct carton *c, struct status_text *ret)
 	put_states(f, "files_size_bytes",
 		   (uint64_t[]){ k.verified_bytes, k.corrupt_bytes,
 				 k.bytes - k.verified_bytes - k.corrupt_bytes });
+	put_metric(f, "left_out_files", "gauge",
+		   "Files of the repository that MANIFEST cannot list for their names.",
+		   carton_left_out(c, NULL, NULL));
 	put_metric(f, "cached_bytes", "gauge",
 		   "Files that a local carton does not have and that were fetched, or are in the "
 		   "cache.",

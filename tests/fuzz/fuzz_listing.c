@@ -43,12 +43,16 @@ static void check_carton(struct listing *l)
 	source_unref(source);
 }
 
-/* ORG/REPO, which can stand in a URL. */
+/* ORG/REPO or REPO, which can stand in a URL. */
 static bool is_name(const char *name)
 {
 	const char *set = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
 	size_t org = strspn(name, set), repo = name[org] == '/' ? strspn(name + org + 1, set) : 0;
 
+	if (!name[org])
+		return org > 0 && strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
+	if (strncmp(name, "datasets/", 9) == 0 || strncmp(name, "spaces/", 7) == 0)
+		return false;
 	return org > 0 && repo > 0 && !name[org + 1 + repo] && strncmp(name, "../", 3) != 0 &&
 	       strncmp(name, "./", 2) != 0 && strcmp(name + org, "/..") != 0 &&
 	       strcmp(name + org, "/.") != 0;
