@@ -114,10 +114,10 @@
 #define MAX_LISTED 100000
 #define MAX_LISTING_PAGE (16 * MIB) /* bytes of one answer */
 #define MAX_LISTING_PAGES 200
-#define MAX_LISTED_SMALL (16 * MIB)	/* bytes of a file without a sha256 */
-#define MAX_LISTED_SMALL_ALL (64 * MIB) /* bytes of all these files */
-#define MAX_OTHERS 8			/* other repositories that may have the same files */
-#define MAX_SIGNATURES 8		/* the first signatures of an artifact that are checked */
+#define MAX_LISTED_SMALL (16 * MIB)	  /* bytes of a file without a sha256 */
+#define MAX_LISTED_SMALL_ALL (4096 * MIB) /* bytes of all these files */
+#define MAX_OTHERS 8			  /* other repositories that may have the same files */
+#define MAX_SIGNATURES 8		  /* the first signatures of an artifact that are checked */
 
 /* A signature: bytes, also of the base64 in it; its certificates; and paths that it leaves out. */
 #define MAX_SIGNATURE (64 * MIB)

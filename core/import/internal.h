@@ -56,9 +56,9 @@ int kept_open(const struct import *im, struct listing *l, struct source **ret);
 /* Keeps the carton, if there is room; then `fd` is of no use. 0 and its file; or -errno. */
 int kept_put(const struct import *im, const struct listing *l, int fd, struct source **ret);
 
-/* The content of a small file, if it is there and has that id: 0, malloc'ed. Else -ENOENT. */
-int kept_small(const struct import *im, struct listed *f);
-void kept_put_small(const struct import *im, const struct listed *f);
+/* Takes the content of a small file, if it is there and has that id. 0; else -ENOENT. */
+int kept_small(const struct import *im, struct listing *l, struct listed *f);
+void kept_put_small(const struct import *im, const struct listed *f, const void *data);
 
 /*
  * The signature that was kept of l->commit: 0, and its text, as long as MAX_LISTING_PAGE allows, in
@@ -69,7 +69,7 @@ void kept_put_signature(const struct import *im, const struct listing *l, const 
 
 /* ---- small.c ---- */
 
-/* Gets the data of all small files. 0, or -errno of the first that failed, logged. */
+/* Gets the bytes of all small files. 0, or -errno of the first that failed, logged. */
 int import_small(const struct import *im, struct listing *l);
 
 /* ---- oci_get.c ---- */

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/budget.h"
+#include "base/ingest.h"
 #include "cache/file.h"
 #include "cache/read.h"
 #include "import/internal.h"
@@ -71,50 +71,80 @@ int kept_open(const struct import *im, struct listing *l, struct source **ret)
 	return r == -ENOMEM ? r : r < 0 ? -ENOENT : 0;
 }
 
+/* Opens the file of an object that the cache is to have. 0; -EEXIST: it has it; or -errno. */
+static int put_begin(struct cache *cache, const uint8_t sha256[SHA256_SIZE], uint64_t size,
+		     struct file **ret)
+{
+	int r = file_cache(cache, sha256, ret);
+
+	if (r < 0)
+		return r;
+	r = file_restart(*ret, NULL);
+	if (r == 0)
+		r = file_reserve(*ret, size, true);
+	if (r < 0)
+		file_abort(*ret, false);
+	return r;
+}
+
+/* Ends it with `result`, 0 if all bytes are there. */
+static int put_end(struct file *file, int result, const uint8_t sha256[SHA256_SIZE], uint64_t size)
+{
+	struct source *source;
+
+	if (result < 0) {
+		file_abort(file, false);
+		return result;
+	}
+	result = file_commit(file, sha256, size, &source);
+	if (result == 0)
+		source_unref(source);
+	return result;
+}
+
 /* Puts `size` bytes into the cache as the object of that hash. 0 or -errno. */
 static int put(struct cache *cache, const uint8_t sha256[SHA256_SIZE], const void *data,
 	       uint64_t size)
 {
-	struct source *source;
 	struct file *file;
-	int r = file_cache(cache, sha256, &file);
+	int r = put_begin(cache, sha256, size, &file);
 
-	if (r == -EEXIST)
-		return 0;
+	if (r == 0)
+		r = put_end(file, file_write(file, data, size, 0), sha256, size);
+	return r == -EEXIST ? 0 : r;
+}
+
+/* Writes all of a carton to a file: gives the sha256 of what was written. */
+static int copy(struct source *source, struct file *file, uint8_t ret[SHA256_SIZE])
+{
+	struct ingest job = { .size = source->size, .hash = true };
+	struct ingested in;
+	struct stream *from;
+	int r = source_stream(source, 0, source->size, &from);
+
+	if (r == 0)
+		r = file_stream(file, 0, from, &job.in);
 	if (r < 0)
 		return r;
-	r = file_restart(file, NULL);
+	r = ingest_run(&job, &in);
 	if (r == 0)
-		r = file_reserve(file, size, true);
-	if (r == 0)
-		r = file_write(file, data, size, 0);
-	if (r < 0) {
-		file_abort(file, false);
-		return r;
-	}
-	r = file_commit(file, sha256, size, &source);
-	if (r == 0)
-		source_unref(source);
+		memcpy(ret, in.sha256, SHA256_SIZE);
+	stream_close(job.in);
 	return r;
 }
 
 static int keep(const struct import *im, const struct listing *l, struct source *source)
 {
 	char note[HEX + 1 + LISTING_COMMIT];
-	uint8_t sha256[SHA256_SIZE];
-	char *data;
-	int r = budget_take(im->budget, source->size);
+	uint8_t key[SHA256_SIZE], sha256[SHA256_SIZE];
+	struct file *file;
+	int r = key_of(l, l->commit, key);
 
-	if (r < 0)
-		return r;
-	data = malloc(source->size);
-	r = data ? source_pread(source, data, source->size, 0) : -ENOMEM;
+	/* until its hash is known it has the key of its note */
 	if (r == 0)
-		r = sha256_mem(data, source->size, sha256);
+		r = put_begin(im->cache, key, source->size, &file);
 	if (r == 0)
-		r = put(im->cache, sha256, data, source->size);
-	free(data);
-	budget_give(im->budget, source->size);
+		r = put_end(file, copy(source, file, sha256), sha256, source->size);
 	if (r < 0)
 		return r;
 	hex_encode(sha256, SHA256_SIZE, note);
@@ -195,19 +225,18 @@ static int small_key(const struct listed *f, uint8_t ret[SHA256_SIZE])
 	return sha256_mem(text, strlen(text), ret);
 }
 
-static int read_small(struct listed *f, int fd)
+static int read_small(struct listing *l, struct listed *f, int fd)
 {
 	char *data = malloc(f->size + 1);
 	int r = data ? pread_full(fd, data, f->size, 0) : -ENOMEM;
 
 	if (r == 0)
-		r = listing_take(f, data);
-	if (r < 0)
-		free(data);
+		r = listing_take(l, f, data);
+	free(data);
 	return r;
 }
 
-int kept_small(const struct import *im, struct listed *f)
+int kept_small(const struct import *im, struct listing *l, struct listed *f)
 {
 	uint8_t key[SHA256_SIZE], sha256[SHA256_SIZE];
 	char note[HEX + 1];
@@ -219,17 +248,17 @@ int kept_small(const struct import *im, struct listed *f)
 	    !hex_decode(note, SHA256_SIZE, sha256) ||
 	    cache_lookup(im->cache, sha256, &fd, &size) < 0)
 		return -ENOENT;
-	r = size == f->size ? read_small(f, fd) : -ENOENT;
+	r = size == f->size ? read_small(l, f, fd) : -ENOENT;
 	fd_close(fd);
 	return r < 0 ? -ENOENT : 0;
 }
 
-void kept_put_small(const struct import *im, const struct listed *f)
+void kept_put_small(const struct import *im, const struct listed *f, const void *data)
 {
 	char note[HEX + 1];
 	uint8_t key[SHA256_SIZE];
 
 	hex_encode(f->sha256, SHA256_SIZE, note);
-	if (im->cache && small_key(f, key) == 0 && put(im->cache, f->sha256, f->data, f->size) == 0)
+	if (im->cache && small_key(f, key) == 0 && put(im->cache, f->sha256, data, f->size) == 0)
 		cache_note_put(im->cache, key, note);
 }

@@ -8,6 +8,7 @@
 
 #include "base/budget.h"
 #include "base/limits.h"
+#include "cache/file.h"
 
 #define POINTER                                        \
 	"version https://git-lfs.github.com/spec/v1\n" \
@@ -73,7 +74,7 @@ int listing_add(struct listing *l, const char *path, uint64_t size, const uint8_
 			      "listing contradicts itself");
 	if (!sha256 && (size > MAX_LISTED_SMALL || l->small + size > MAX_LISTED_SMALL_ALL))
 		return refuse(l, -EFBIG, path,
-			      "has no sha256 there: such files may have 16 MiB, and 64 MiB "
+			      "has no sha256 there: such files may have 16 MiB, and 4 GiB "
 			      "together");
 	if (l->n == MAX_LISTED)
 		return log_error(-EFBIG, l->name, "the repository has more than %d files",
@@ -127,7 +128,7 @@ int listing_sort(struct listing *l)
 	return 0;
 }
 
-int listing_take(struct listed *f, char *data)
+int listing_take(struct listing *l, struct listed *f, const void *data)
 {
 	uint8_t id[SHA1_SIZE];
 	int r = git_blob_id(data, f->size, id);
@@ -136,16 +137,12 @@ int listing_take(struct listed *f, char *data)
 		r = -EBADMSG;
 	if (r == 0)
 		r = sha256_mem(data, f->size, f->sha256);
-	if (r < 0)
-		return r;
-	f->data = data;
-	return 0;
+	return r < 0 || !f->size ? r : file_write(l->bytes, data, f->size, f->at);
 }
 
 void listing_finish(struct listing *l)
 {
-	for (size_t i = 0; i < l->n; i++)
-		free(l->files[i].data);
+	file_abort(l->bytes, false);
 	budget_give(l->budget, l->taken);
 	free(l->files);
 	free(l->license);

@@ -25,6 +25,7 @@
 #include "format/links.h"
 
 struct budget;
+struct file;
 struct lister;
 struct repository;
 
@@ -42,8 +43,8 @@ struct listed {
 	uint64_t size;
 	bool small;		     /* the listing has no sha256 of it: */
 	uint8_t oid[SHA1_SIZE];	     /* this is the id that git gives its content, */
-	char *data;		     /* which is here once it was fetched */
-	uint8_t sha256[SHA256_SIZE]; /* known from the start, else with `data` */
+	uint64_t at;		     /* which is here in `bytes`, once it was fetched */
+	uint8_t sha256[SHA256_SIZE]; /* known from the start, else by then */
 	const char *commit;	     /* in its URL, of the listing's names; NULL: the listing's */
 };
 
@@ -60,7 +61,8 @@ struct listing {
 	struct buf carton_toml, manifest;
 	struct listed *files; /* sorted by path, once it is complete */
 	size_t n, cap;
-	uint64_t small;	    /* bytes of all small ones */
+	uint64_t small;	    /* bytes of all small ones, */
+	struct file *bytes; /* which are here; owned; NULL before they are fetched */
 	struct arena names; /* counted */
 	/* Files that MANIFEST cannot hold, and the first of these. */
 	uint64_t n_left_out;
@@ -85,10 +87,10 @@ int listing_license(struct listing *l, const char *text);
 int listing_sort(struct listing *l);
 
 /*
- * Are these the bytes of that small file, f->size of them? Takes them over: sets data and sha256.
- * 0; -EBADMSG.
+ * Are these the bytes of that small file, f->size of them? Then keeps them in l->bytes, and sets
+ * their sha256. 0; -EBADMSG; or as file_write(). Any thread, each for another file.
  */
-int listing_take(struct listed *f, char *data);
+int listing_take(struct listing *l, struct listed *f, const void *data);
 
 /* What is wrong with a runner; NULL: nothing. */
 const char *listing_runner_fault(const struct carton_runner *runner);
@@ -96,7 +98,7 @@ const char *listing_runner_fault(const struct carton_runner *runner);
 /* Adds the table [runner] of carton.toml. Errors of buf_add(). */
 int listing_add_runner(const struct carton_runner *runner, struct buf *ret);
 
-/* All small files have their data. Writes the carton to an empty file. 0 or -errno. */
+/* All small files are in l->bytes. Writes the carton to an empty file. 0 or -errno. */
 int listing_write(const struct listing *l, int fd);
 
 void listing_finish(struct listing *l);

@@ -8,8 +8,10 @@
 #include "fetch/fetcher.h"
 #include "import/internal.h"
 
-/* fetches at once */
+/* fetches at once; each is in memory, so a large one counts as several */
 #define PARALLEL 16
+#define PART (2 * MIB)
+#define IN_MEMORY (64 * MIB) /* of all together */
 #define PROGRESS_MS 100
 
 struct batch {
@@ -37,16 +39,27 @@ static int take(struct one *o, uint64_t size)
 	if (r == 0 && size != o->f->size)
 		r = -EBADMSG;
 	if (r == 0)
-		r = listing_take(o->f, data);
+		r = listing_take(o->batch->l, o->f, data);
 	if (r == -EBADMSG)
 		carton_log(CARTON_LOG_ERROR, o->f->path,
 			   "the hub sends other bytes than its listing of %s says",
 			   o->batch->l->name);
-	if (r < 0)
-		free(data);
-	else
-		kept_put_small(o->batch->im, o->f);
+	if (r == 0)
+		kept_put_small(o->batch->im, o->f, data);
+	free(data);
 	return r;
+}
+
+/* Of the PARALLEL that may be under way. */
+static unsigned parts_of(const struct listed *f)
+{
+	return (unsigned)(1 + f->size / PART);
+}
+
+static void give_back(struct batch *b, const struct listed *f)
+{
+	for (unsigned i = parts_of(f); i > 0; i--)
+		semaphore_post(&b->free);
 }
 
 static void end(struct one *o, int result)
@@ -62,8 +75,8 @@ static void end(struct one *o, int result)
 		file_abort(o->dest, false);
 	route_finish(&o->place.route);
 	free(o->url);
+	give_back(b, o->f);
 	free(o);
-	semaphore_post(&b->free);
 }
 
 static void refused(void *ctx, const struct http_response *a)
@@ -105,7 +118,7 @@ static void begin(struct batch *b, struct listed *f)
 
 	if (!o) {
 		atomic_store(&b->error, -ENOMEM);
-		semaphore_post(&b->free);
+		give_back(b, f);
 		return;
 	}
 	o->batch = b;
@@ -123,35 +136,64 @@ static void begin(struct batch *b, struct listed *f)
 		end(o, r);
 }
 
-/* Waits until one more may begin. */
-static void wait_for_one(struct batch *b)
+/* Waits until there is room for so many parts. */
+static void wait_for(struct batch *b, unsigned parts)
 {
-	do {
+	while (parts > 0) {
 		fetch_show(b->im->fetch, atomic_load(&b->done), b->l->small);
-	} while (!semaphore_wait(&b->free, now_ms() + PROGRESS_MS));
+		parts -= semaphore_wait(&b->free, now_ms() + PROGRESS_MS);
+	}
+}
+
+static void get_all(struct batch *b)
+{
+	struct listing *l = b->l;
+	uint64_t at = 0;
+
+	for (size_t i = 0; i < l->n && atomic_load(&b->error) == 0; i++) {
+		struct listed *f = &l->files[i];
+
+		if (!f->small)
+			continue;
+		f->at = at;
+		at += f->size;
+		if (kept_small(b->im, l, f) == 0) {
+			b->done += f->size;
+			continue;
+		}
+		wait_for(b, parts_of(f));
+		begin(b, f);
+	}
+	wait_for(b, PARALLEL);
+}
+
+/* Opens l->bytes. Those of many files go to the disk. */
+static int open_bytes(const struct import *im, struct listing *l)
+{
+	int r;
+
+	if (l->small > IN_MEMORY)
+		return file_unnamed(im->cache, &l->bytes);
+	r = budget_take(l->budget, l->small);
+	if (r < 0)
+		return r;
+	l->taken += l->small;
+	return file_memory(l->small, &l->bytes);
 }
 
 int import_small(const struct import *im, struct listing *l)
 {
+	const uint64_t under_way = MIN(l->small, PARALLEL * PART + MAX_LISTED_SMALL);
 	struct batch b = { .im = im, .l = l };
-	int r = budget_take(l->budget, 2 * l->small);
+	int r = open_bytes(im, l);
 
+	if (r == 0)
+		r = budget_take(l->budget, under_way);
 	if (r < 0)
 		return r;
-	l->taken += 2 * l->small;
 	semaphore_init(&b.free, PARALLEL);
-	for (size_t i = 0; i < l->n && atomic_load(&b.error) == 0; i++) {
-		if (!l->files[i].small)
-			continue;
-		if (kept_small(im, &l->files[i]) == 0) {
-			b.done += l->files[i].size;
-			continue;
-		}
-		wait_for_one(&b);
-		begin(&b, &l->files[i]);
-	}
-	for (size_t i = 0; i < PARALLEL; i++)
-		wait_for_one(&b);
+	get_all(&b);
 	semaphore_finish(&b.free);
+	budget_give(l->budget, under_way);
 	return atomic_load(&b.error);
 }

@@ -5,6 +5,7 @@
 #include "archive/decode.h"
 #include "base/budget.h"
 #include "base/limits.h"
+#include "cache/file.h"
 #include "format/values.h"
 #include "import/lister.h"
 #include "writer/lists.h"
@@ -147,13 +148,31 @@ static int put(struct out *o, const char *name, const void *data, uint64_t size)
 	return zip_writer_literal(&o->zip, e, data, size, strcmp(name, "MANIFEST") == 0);
 }
 
+/* Their hashes are in MANIFEST already: what the disk has damaged meanwhile is seen when it is read. */
+static int put_small(const struct listing *l, struct out *o)
+{
+	char *data = malloc(MAX_LISTED_SMALL);
+	int r = data ? 0 : -ENOMEM;
+
+	for (size_t i = 0; i < l->n && r == 0; i++) {
+		const struct listed *f = &l->files[i];
+
+		if (!f->small)
+			continue;
+		r = f->size ? file_read(l->bytes, data, f->size, f->at) : 0;
+		if (r == 0)
+			r = put(o, f->path, data, f->size);
+	}
+	free(data);
+	return r;
+}
+
 static int put_all(const struct listing *l, const struct buf texts[3], struct out *o)
 {
 	int r = put(o, "carton.toml", texts[0].data, texts[0].len);
 
-	for (size_t i = 0; i < l->n && r == 0; i++)
-		if (l->files[i].small)
-			r = put(o, l->files[i].path, l->files[i].data, l->files[i].size);
+	if (r == 0)
+		r = put_small(l, o);
 	if (r == 0 && texts[1].len > 0)
 		r = put(o, "LINKS", texts[1].data, texts[1].len);
 	return r == 0 ? put(o, "MANIFEST", texts[2].data, texts[2].len) : r;
@@ -183,7 +202,7 @@ static uint64_t memory(const struct listing *l)
 	const size_t each = sizeof(struct zip_entry) + sizeof(struct zip_entry *) +
 			    sizeof(struct listed *) + strlen(l->repo->server) + strlen(l->name) +
 			    512;
-	uint64_t n = 64 * KIB;
+	uint64_t n = 64 * KIB + MIN(l->small, MAX_LISTED_SMALL);
 
 	for (size_t i = 0; i < l->n; i++)
 		n += each + 4 * strlen(l->files[i].path);

@@ -390,6 +390,36 @@ def test_paths(mount, cache):
         assert p.returncode and 'which is a file, not a directory' in p.stderr, p.stderr
 
 
+def test_small_files_after_a_429(cache):
+    """What came before it is not fetched again."""
+    wanted = {f'f{i}.json': b'%d' % i for i in range(40)} | {'empty': b''}
+    limited = {'RateLimit': '"api";r=0;t=300'}
+    with HubServer({NAME: Repo(wanted)}) as hub:
+        hub.change = lambda path, *a: (429, limited, b'') if path.endswith(('9.json', '/empty')) else None
+        p = ctl('hash', cache.flag, '--timeout=1', 'hf://me/my-model', env=env(hub))
+        assert p.returncode == 75, p.stderr
+        came = {q.rpartition('/')[2] for q in hub.resolved() if not q.endswith(('9.json', '/empty'))}
+        hub.change = None
+        del hub.asked[:]
+        p = ctl('hash', cache.flag, 'hf://me/my-model', env=env(hub))
+        assert p.stdout.split()[0] == model_hash(wanted), p.stderr
+        assert came - {q.rpartition('/')[2] for q in hub.resolved()}
+
+
+@pytest.mark.slow
+def test_many_bytes_of_small_files(cache):
+    """Over 64 MiB together they are on the disk until the carton of them is made."""
+    data = os.urandom(15 * MIB)
+    wanted = {f'f{i}.json': data[i:] for i in range(5)} | {'empty': b'', 'z': b'z'}
+    repo = Repo(wanted)
+    repo.is_large = lambda path: False
+    with HubServer({NAME: repo}) as hub:
+        p = ctl('hash', cache.flag, '--memory=150M', 'hf://me/my-model', env=env(hub))
+        assert p.stdout.split()[0] == model_hash(wanted), p.stderr
+        p = ctl('verify', cache.flag, '--offline', 'hf://me/my-model', env=env(hub))
+        assert p.returncode == 0 and 'ok: 9 files' in p.stdout, p.stderr
+
+
 def walked(m):
     """What `ls -lR` asks for: {path: size}."""
     return {os.path.relpath(p, m / 'model'): os.stat(p).st_size
