@@ -17,7 +17,7 @@
 
 #include "fetch/fetcher.h"
 #include "fetch/server.h"
-#include "http/gzip.h"
+#include "archive/gunzip.h"
 
 #define MAX_CONNECTIONS 32
 #define PARALLEL (8 * MIB)	/* a larger file is worth several connections */

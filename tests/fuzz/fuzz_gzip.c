@@ -9,7 +9,7 @@
 #include <zlib.h>
 
 #include "base/util.h"
-#include "http/gzip.h"
+#include "archive/gunzip.h"
 
 #include "fuzz.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "http/gzip.h"
+#include "archive/gunzip.h"
 
 #include <stdlib.h>
 #include <zlib.h>

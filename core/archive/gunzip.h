@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decodes a gzip body of several members, one after the other (RFC 1952, 2.2), of which libcurl
- * decodes the first only. One thread at a time uses a decoder.
+ * Decodes gzip of several members, one after the other (RFC 1952, 2.2): a body, of which libcurl
+ * decodes the first only, or a layer of an artifact. One thread at a time uses a decoder.
  */
-#ifndef CARTON_HTTP_GZIP_H
-#define CARTON_HTTP_GZIP_H
+#ifndef CARTON_ARCHIVE_GUNZIP_H
+#define CARTON_ARCHIVE_GUNZIP_H
 
 #include <stddef.h>
 
