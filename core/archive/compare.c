@@ -6,61 +6,15 @@
  */
 #include "archive/internal.h"
 
-#include <archive.h>
-#include <archive_entry.h>
 #include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/library.h"
-
-/* Of libarchive, which is loaded when archive_load() is first called. */
-#define ARCHIVE_FUNCTIONS(X)                        \
-	X(archive_entry_filetype)                   \
-	X(archive_entry_pathname_utf8)              \
-	X(archive_entry_size)                       \
-	X(archive_entry_size_is_set)                \
-	X(archive_errno)                            \
-	X(archive_read_free)                        \
-	X(archive_read_new)                         \
-	X(archive_read_next_header)                 \
-	X(archive_read_open1)                       \
-	X(archive_read_set_callback_data)           \
-	X(archive_read_set_read_callback)           \
-	X(archive_read_set_seek_callback)           \
-	X(archive_read_set_skip_callback)           \
-	X(archive_read_support_format_zip_seekable) \
-	X(archive_set_error)
-
-#define ARCHIVE_FIELD(name) typeof(name) *name;
-static struct {
-	ARCHIVE_FUNCTIONS(ARCHIVE_FIELD)
-} la;
-
-#define ARCHIVE_FIND(name) { #name, (void **)&la.name },
-static const struct library_function functions[] = { ARCHIVE_FUNCTIONS(ARCHIVE_FIND) };
-
-_Static_assert(sizeof(LIBARCHIVE_FILE) > 1, "the Makefile has not found the library");
-
-static int outcome;
-
-static void load(void)
-{
-	outcome = library_load(LIBARCHIVE_FILE, functions, ARRAY_SIZE(functions));
-}
-
-/* Before any other function of libarchive is called. 0, or -ELIBACC, logged. */
-static int archive_load(void)
-{
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-	pthread_once(&once, load);
-	return outcome;
-}
+#include "archive/libarchive.h"
 
 void container_prepare_compare(void)
 {
-	archive_load();
+	libarchive_load();
 }
 
 #define BLOCK (16 * KIB) /* libarchive reads local headers one by one */
@@ -245,7 +199,7 @@ ssize_t compare_with_libarchive(const struct container *c, struct source *source
 {
 	struct compare *k;
 	struct archive *a;
-	int r = archive_load();
+	int r = libarchive_load();
 
 	if (r < 0)
 		return r;
