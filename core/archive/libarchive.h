@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * libarchive, which is loaded when it is first needed: a second reader of zip files (compare.c), and
- * the reader of tar files (tar.c).
+ * libarchive, which is loaded when it is first needed: a second reader of zip files (compare.c),
+ * and the reader of tar files (tar.c).
  */
 #ifndef CARTON_ARCHIVE_LIBARCHIVE_H
 #define CARTON_ARCHIVE_LIBARCHIVE_H

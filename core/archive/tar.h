@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Lists a tar, which libarchive reads as a stream: each entry with where its data is in the tar, and
- * their sha256. So a file of it is a range of the tar, and needs no copy.
+ * Lists a tar, which libarchive reads as a stream: each entry with where its data is in the tar,
+ * and their sha256. So a file of it is a range of the tar, and needs no copy.
  *
  * Names and targets are the bytes that the tar has, and nothing of them is checked here. Of several
  * entries of one name all are listed.
@@ -51,7 +51,7 @@ struct tar_scan {
  */
 int tar_scan(const struct tar_scan *s);
 
-/* Loads libarchive, before the process is confined. If that fails (logged), tar_scan() fails too. */
+/* Loads libarchive, before the process is confined. If that fails (logged), so does tar_scan(). */
 void tar_prepare(void);
 
 #endif

@@ -362,6 +362,13 @@ static void waiter_refused(void *ctx, const struct http_response *a)
 	f->refused(f->ctx, a);
 }
 
+static int waiter_checked(void *ctx, struct fetch_place *from)
+{
+	const struct fetch *f = ((struct waiter *)ctx)->fetch;
+
+	return f->check(f->ctx, from);
+}
+
 static void waiter_arrived(void *ctx, uint64_t bytes)
 {
 	atomic_fetch_add(&((struct waiter *)ctx)->came, bytes);
@@ -403,6 +410,7 @@ int fetch_run(const struct fetch *fetch, uint64_t *ret_size)
 	f.done = wake_waiter;
 	f.answered = fetch->answered ? waiter_answered : NULL;
 	f.refused = fetch->refused ? waiter_refused : NULL;
+	f.check = fetch->check ? waiter_checked : NULL;
 	f.arrived = waiter_arrived;
 	f.announced = waiter_announced;
 	f.ctx = f.arrived_ctx = &w;

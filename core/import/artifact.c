@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/utsname.h>
 
 #include "http/oci.h"
 #include "import/scan.h"
@@ -33,6 +34,7 @@ struct found {
 	struct artifact_blob blob;
 	char artifact_type[ARTIFACT_TYPE];
 	char path[MAX_PATH_LEN + 1], title[MAX_PATH_LEN + 1], name[MAX_PATH_LEN + 1]; /* or "" */
+	char os[16], architecture[16]; /* of an image */
 	bool has_size, unpack, attests;
 };
 
@@ -72,6 +74,23 @@ static int read_annotations(struct scan *s, struct found *f)
 	return r;
 }
 
+static int read_platform(struct scan *s, struct found *f)
+{
+	int r = scan_begin(s, JSON_OBJECT);
+
+	if (r <= 0)
+		return r;
+	while (r >= 0 && (r = scan_key(s)) > 0) {
+		if (scan_is(s, "os"))
+			r = scan_string(s, f->os, sizeof(f->os));
+		else if (scan_is(s, "architecture"))
+			r = scan_string(s, f->architecture, sizeof(f->architecture));
+		else
+			r = scan_skip(s);
+	}
+	return r;
+}
+
 static int read_found(struct scan *s, struct found *f)
 {
 	int r = 0;
@@ -91,6 +110,8 @@ static int read_found(struct scan *s, struct found *f)
 			r = scan_string(s, f->name, sizeof(f->name));
 		} else if (scan_is(s, "annotations")) {
 			r = read_annotations(s, f);
+		} else if (scan_is(s, "platform")) {
+			r = read_platform(s, f);
 		} else {
 			r = scan_skip(s);
 		}
@@ -171,21 +192,34 @@ static int note_layer(struct reading *rd)
 	return strcmp(path, "MANIFEST") == 0 ? note_text(rd, &rd->a->manifest) : 0;
 }
 
+/* One that is an archive, whose files are added once it was read. */
+static int add_packed(struct reading *rd, const uint8_t sha256[SHA256_SIZE])
+{
+	if (rd->l->manifest.data)
+		return refuse(rd,
+			      "is an archive, in an artifact that is a carton: there, each file "
+			      "is a layer of its own");
+	if (rd->f->blob.size > MAX_FILE_SIZE)
+		return refuse(rd, "is larger than any file here may be");
+	if (rd->l->n_layers == MAX_LAYERS)
+		return refuse(rd, "is one of more than 1000 archives");
+	return listing_add_layer(rd->l, sha256, rd->f->blob.size);
+}
+
 static int add_layer(struct reading *rd)
 {
 	const struct found *f = rd->f;
 	uint8_t sha256[SHA256_SIZE];
 	const char *path;
 
-	if (is_packed(f))
-		return refuse(rd, "is an archive or compressed: its files cannot be read without "
-				  "unpacking all of it; push the model with one raw layer for each "
-				  "file");
 	if (!f->has_size || !*f->blob.digest)
 		return refuse(rd, "has no digest or no size");
 	if (!oci_is_digest(f->blob.digest))
 		return refuse(rd, "has a digest that is not sha256, so that its bytes cannot be "
 				  "verified here");
+	hex_decode(f->blob.digest + strlen("sha256:"), SHA256_SIZE, sha256);
+	if (is_packed(f))
+		return add_packed(rd, sha256);
 	path = path_of(rd);
 	if (!path)
 		return refuse(rd, "has no path: neither of the annotations org.cncf.model.filepath "
@@ -194,7 +228,6 @@ static int add_layer(struct reading *rd)
 	if (rd->l->manifest.data &&
 	    (strcmp(path, "carton.toml") == 0 || strcmp(path, "MANIFEST") == 0))
 		return 0;
-	hex_decode(f->blob.digest + strlen("sha256:"), SHA256_SIZE, sha256);
 	return listing_add(rd->l, path, f->blob.size, NULL, sha256);
 }
 
@@ -204,6 +237,19 @@ static bool is_model(const struct found *f)
 {
 	return begins(f->artifact_type, "application/vnd.cncf.model.") ||
 	       begins(f->artifact_type, "application/vnd.docker.ai.");
+}
+
+/* Is it an image for a machine like this? */
+static bool is_mine(const struct found *f)
+{
+	struct utsname u;
+	const char *machine = uname(&u) < 0 ? "" : u.machine;
+
+	if (strcmp(machine, "x86_64") == 0)
+		machine = "amd64";
+	else if (strcmp(machine, "aarch64") == 0)
+		machine = "arm64";
+	return strcmp(f->os, "linux") == 0 && strcmp(f->architecture, machine) == 0;
 }
 
 static void note_child(struct reading *rd)
@@ -216,6 +262,10 @@ static void note_child(struct reading *rd)
 	} else if (!f->attests) {
 		rd->a->other = f->blob;
 		rd->a->n_others++;
+		if (is_mine(f)) {
+			rd->a->mine = f->blob;
+			rd->a->n_mine++;
+		}
 	}
 }
 

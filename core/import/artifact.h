@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the manifest of an OCI artifact says: which files it has, each a layer as it is, whose
- * digest is its sha256. Nothing of it is trusted.
+ * What the manifest of an OCI artifact says: which files it has. A layer is a file as it is, whose
+ * digest is its sha256, or an archive of files (layers.c). Nothing of it is trusted.
  *
  * A layer's path is its annotation org.cncf.model.filepath, else org.opencontainers.image.title,
  * else its `name`, else it follows from its media type, as of Docker Model Runner and Ollama. It
@@ -34,6 +34,9 @@ struct artifact {
 	/* Of an index: the last manifest of a model, the last of another kind; and how many. */
 	struct artifact_blob model, other;
 	unsigned n_models, n_others;
+	/* Of the others: the last one for a machine like this, and how many. */
+	struct artifact_blob mine;
+	unsigned n_mine;
 };
 
 /* Reads a manifest or an index, for what is to be fetched next. 0; -EBADMSG, logged; -ENOMEM. */
@@ -53,8 +56,11 @@ int artifact_no_json(const char *name, const struct scan *s, const char *what);
 /* Has each digest one size? 0; -EBADMSG, logged; -ENOMEM. */
 int artifact_check_sizes(const struct listing *l);
 
-/* Is it a config that is understood? */
-bool artifact_has_config(const struct artifact *a);
+/* Is it a config that is understood, of an artifact with these layers? */
+bool artifact_has_config(const struct listing *l, const struct artifact *a);
+
+/* Is it an image: what a container has as its root directory? */
+bool artifact_is_image(const struct artifact *a);
 
 /*
  * Reads the config, after all layers were added: the license, and a list of the layers, which must

@@ -12,14 +12,22 @@
 
 /* ---- the config ---- */
 
-bool artifact_has_config(const struct artifact *a)
+bool artifact_is_image(const struct artifact *a)
+{
+	return strcmp(a->config.type, "application/vnd.oci.image.config.v1+json") == 0 ||
+	       strcmp(a->config.type, "application/vnd.docker.container.image.v1+json") == 0;
+}
+
+bool artifact_has_config(const struct listing *l, const struct artifact *a)
 {
 	return strcmp(a->config.type, "application/vnd.cncf.model.config.v1+json") == 0 ||
-	       strncmp(a->config.type, DOCKER_CONFIG, strlen(DOCKER_CONFIG)) == 0;
+	       strncmp(a->config.type, DOCKER_CONFIG, strlen(DOCKER_CONFIG)) == 0 ||
+	       (l->n_layers > 0 && artifact_is_image(a));
 }
 
 struct layers {
 	const struct artifact *a;
+	const struct listing *l;
 	const struct listed **sorted; /* by hash */
 	size_t n, said;
 	char digest[ARTIFACT_DIGEST]; /* that the config has and the manifest has not; or "" */
@@ -71,6 +79,10 @@ static bool has_layer(const struct layers *all, const char *digest)
 	if (!strcmp(digest, all->a->carton_toml.digest) || !strcmp(digest, all->a->manifest.digest))
 		return true;
 	hex_decode(digest + strlen("sha256:"), SHA256_SIZE, like.sha256);
+	/* of an archive, it is that of the tar */
+	for (size_t i = 0; i < all->l->n_layers; i++)
+		if (memcmp(all->l->layers[i].tar, like.sha256, SHA256_SIZE) == 0)
+			return true;
 	return bsearch(&key, all->sorted, all->n, sizeof(*all->sorted), by_hash);
 }
 
@@ -138,7 +150,7 @@ static int read_config(struct scan *s, struct listing *l, struct layers *all)
 
 int artifact_config(struct listing *l, const struct artifact *a, const struct buf *text)
 {
-	struct layers all = { .a = a, .n = l->n };
+	struct layers all = { .a = a, .l = l, .n = l->n };
 	struct scan *s = scan_new(text->data ? text->data : "", text->len);
 	int r;
 

@@ -3,11 +3,13 @@
 
 #include <stdio.h>
 
+#include "archive/zip.h"
 #include "base/budget.h"
 #include "base/source.h"
 #include "cache/cache.h"
 #include "fetch/reach.h"
 #include "import/internal.h"
+#include "import/packed.h"
 
 static int make(const struct import *im, struct listing *l, struct source **ret)
 {
@@ -97,8 +99,19 @@ static int open_at_commit(const struct import *im, struct listing *l, struct sou
 	return r;
 }
 
+/* The entries of the carton. */
+static int open_entries(const struct import *im, struct listing *l, struct source *source,
+			struct container **ret)
+{
+	struct container *zip;
+	/* what it leads to is large, whatever its own size is */
+	int r = zip_open(source, im->budget, &zip);
+
+	return r < 0 ? r : packed_open(im, l, zip, ret);
+}
+
 int import_repository(const struct import *im, const struct lister *lister, struct repository *repo,
-		      char ret_commit[LISTING_COMMIT], struct source **ret)
+		      char ret_commit[LISTING_COMMIT], struct container **ret)
 {
 	struct listing l = {
 		.lister = lister,
@@ -108,19 +121,23 @@ int import_repository(const struct import *im, const struct lister *lister, stru
 		.budget = im->budget,
 	};
 	const char *fault = listing_runner_fault(&im->runner);
+	struct source *source;
 	int r;
 
 	if (fault)
 		return log_error(-EINVAL, NULL, "%s", fault);
 	l.names.budget = im->budget;
-	r = im->fetch ? open_at_commit(im, &l, ret) : find_kept(im, &l, ret);
-	if (r == 0)
-		memcpy(ret_commit, l.commit, sizeof(l.commit));
-	listing_finish(&l);
+	r = im->fetch ? open_at_commit(im, &l, &source) : find_kept(im, &l, &source);
 	if (r == -ENOENT && !im->fetch)
-		return log_error(-ENETUNREACH, repo->name,
-				 "is not in the cache, and nothing is fetched when offline; mount "
-				 "it once while the hub can be reached");
+		r = log_error(-ENETUNREACH, repo->name,
+			      "is not in the cache, and nothing is fetched when offline; mount "
+			      "it once while the hub can be reached");
+	if (r == 0) {
+		memcpy(ret_commit, l.commit, sizeof(l.commit));
+		r = open_entries(im, &l, source, ret);
+		source_unref(source);
+	}
+	listing_finish(&l);
 	return r;
 }
 

@@ -18,13 +18,14 @@
 struct budget;
 struct cache;
 struct registry_mirror;
-struct source;
+struct container;
 
 struct import {
 	const struct fetch_options *fetch; /* NULL: offline */
 	struct cache *cache;		   /* or NULL */
 	struct budget *budget;
 	bool token;		     /* the server gets one */
+	bool seals;		     /* files of layers that were hashed get seals */
 	struct carton_runner runner; /* for carton.toml */
 	/* of a registry, the places that are asked before it */
 	const struct registry_mirror *mirrors;
@@ -33,10 +34,11 @@ struct import {
 
 /*
  * Makes the carton of a repository of `lister`, or finds it in the cache. Sets the server of `repo`
- * to how it is reached. 0, its commit or "", and its file; or -errno, logged.
+ * to how it is reached. 0, its commit or "", and its entries: of its file, and of layers that are
+ * archives; or -errno, logged.
  */
 int import_repository(const struct import *im, const struct lister *lister, struct repository *repo,
-		      char ret_commit[LISTING_COMMIT], struct source **ret);
+		      char ret_commit[LISTING_COMMIT], struct container **ret);
 
 /*
  * Gives the signatures that are attached to a commit to `take`: the one that was taken when that

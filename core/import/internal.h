@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Shared by the files of this folder, lowest first: ask, page, kept, small, oci_get, referrers,
- * listers, import.
+ * layer_read, layer, merge, layers, layers_text, write, listers, packed, import.
  */
 #ifndef CARTON_IMPORT_INTERNAL_H
 #define CARTON_IMPORT_INTERNAL_H
 
+#include "archive/tar.h"
 #include "base/limits.h"
 #include "base/util.h"
 #include "import/artifact.h"
@@ -96,6 +97,58 @@ int oci_get_blob(const struct import *im, struct listing *l, const struct artifa
 /* The `signatures` of the lister of registries. */
 int oci_signatures(const struct import *im, struct listing *l, import_signature_fn *take,
 		   void *ctx);
+
+/* ---- layer.c ---- */
+
+/* Looks at the entries of a layer; none of them counts before layer_get() returns 0. */
+struct layer_scan {
+	int (*begin)(void *ctx); /* the first entry is next, perhaps again */
+	int (*entry)(void *ctx, const struct tar_entry *e);
+	const struct tagger *tagger; /* or NULL */
+	void *ctx;
+};
+
+/*
+ * Gets the tar of a layer: from the cache, or fetched, and unpacked if it is compressed. With
+ * `scan`, all of it is read, and the blob compared with its digest; without, the tar is known, and
+ * is only hashed if it is not in the cache. 0, and layer->source; -EBADMSG: other bytes than the
+ * digest says, no tar, or one that unpacks to too much (logged); -ENETUNREACH: offline (logged);
+ * -ENOSPC; or as tar_scan() or fetch_run().
+ */
+int layer_get(const struct import *im, const struct listing *l, struct listed_layer *layer,
+	      const struct layer_scan *scan);
+
+/* ---- layers.c ---- */
+
+/*
+ * Reads all layers of the artifact that are tars, and adds the files in them; `root` as merge_end()
+ * has it. 0; or as layer_get().
+ */
+int layers_read(const struct import *im, struct listing *l, const char *root);
+
+/* ---- layers_text.c ---- */
+
+/* The entry of a kept carton that says which of its files are in layers, and where. */
+#define LAYERS "LAYERS"
+
+/* Its text. Errors of buf_add(). */
+int layers_write(const struct listing *l, struct buf *ret);
+
+/* A file as the text says it; `path` is as long as the text. */
+struct layers_file {
+	const char *path;
+	size_t n_path;
+	uint32_t layer; /* from 1 */
+	uint64_t off, size;
+	bool executable;
+};
+
+/*
+ * Reads it: adds its layers to `l`, then gives each file to `file`, whose bytes are within the tar.
+ * 0; -EBADMSG, logged; -ENOMEM; -EFBIG; or the error of `file`.
+ */
+int layers_parse(struct listing *l, const struct buf *text,
+		 int (*file)(void *ctx, const struct layers_file *f), void *ctx);
 
 /* ---- hub.c ---- */
 

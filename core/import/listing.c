@@ -8,6 +8,7 @@
 
 #include "base/budget.h"
 #include "base/limits.h"
+#include "base/source.h"
 #include "cache/file.h"
 
 #define POINTER                                        \
@@ -97,6 +98,17 @@ int listing_add(struct listing *l, const char *path, uint64_t size, const uint8_
 	return 0;
 }
 
+int listing_add_layer(struct listing *l, const uint8_t blob[SHA256_SIZE], uint64_t size)
+{
+	int r = budget_room(l->budget, &l->taken, l->layers, &l->cap_layers, l->n_layers + 1);
+
+	if (r < 0)
+		return r;
+	l->layers[l->n_layers] = (struct listed_layer){ .blob_size = size };
+	memcpy(l->layers[l->n_layers++].blob, blob, SHA256_SIZE);
+	return 0;
+}
+
 int listing_license(struct listing *l, const char *text)
 {
 	for (const char *p = text; *p; p++)
@@ -143,8 +155,11 @@ int listing_take(struct listing *l, struct listed *f, const void *data)
 void listing_finish(struct listing *l)
 {
 	file_abort(l->bytes, false);
+	for (size_t i = 0; i < l->n_layers; i++)
+		source_unref(l->layers[i].source);
 	budget_give(l->budget, l->taken);
 	free(l->files);
+	free(l->layers);
 	free(l->license);
 	buf_finish(&l->answer);
 	buf_finish(&l->carton_toml);

@@ -26,6 +26,7 @@
 
 struct budget;
 struct file;
+struct source;
 struct lister;
 struct repository;
 
@@ -46,6 +47,20 @@ struct listed {
 	uint64_t at;		     /* which is here in `bytes`, once it was fetched */
 	uint8_t sha256[SHA256_SIZE]; /* known from the start, else by then */
 	const char *commit;	     /* in its URL, of the listing's names; NULL: the listing's */
+	/* Of a file in a layer: */
+	uint32_t layer; /* that it is a range of, from 1; 0: it is in none */
+	uint64_t off;	/* where it begins in the tar */
+	bool executable;
+	const char *target; /* of a symlink, to a file with this size and hash; else NULL */
+};
+
+/* A layer of an artifact that is a tar, perhaps compressed. */
+struct listed_layer {
+	uint8_t blob[SHA256_SIZE]; /* what the registry has */
+	uint64_t blob_size;
+	uint8_t tar[SHA256_SIZE]; /* what that unpacks to, once it is known; else all zero */
+	uint64_t size;
+	struct source *source; /* the tar; owned; NULL: it was not read */
 };
 
 struct listing {
@@ -61,6 +76,8 @@ struct listing {
 	struct buf carton_toml, manifest;
 	struct listed *files; /* sorted by path, once it is complete */
 	size_t n, cap;
+	struct listed_layer *layers;
+	size_t n_layers, cap_layers;
 	uint64_t small;	    /* bytes of all small ones, */
 	struct file *bytes; /* which are here; owned; NULL before they are fetched */
 	struct arena names; /* counted */
@@ -79,6 +96,9 @@ struct listing {
  */
 int listing_add(struct listing *l, const char *path, uint64_t size, const uint8_t oid[SHA1_SIZE],
 		const uint8_t *sha256);
+
+/* Adds a layer, whose files are added later. 0, -ENOMEM or -EFBIG. */
+int listing_add_layer(struct listing *l, const uint8_t blob[SHA256_SIZE], uint64_t size);
 
 /* Keeps the first license that is said, if it is written as one of SPDX. 0 or -ENOMEM. */
 int listing_license(struct listing *l, const char *text);

@@ -43,11 +43,13 @@ static int resolve(const struct import *im, struct listing *l)
 /* Replaces an index by the only manifest that it has of a model, or at all. */
 static int enter_index(const struct import *im, struct listing *l, struct artifact *a)
 {
-	const struct artifact_blob *to = a->n_models == 1 ? &a->model : &a->other;
+	/* a model's files are the same for each machine, but an image may be there for several */
+	bool mine = a->n_models == 0 && a->n_others > 1 && a->n_mine == 1;
+	const struct artifact_blob *to = a->n_models == 1 ? &a->model : mine ? &a->mine : &a->other;
 	char which[ARTIFACT_DIGEST];
 	int r;
 
-	if (a->n_models != 1 && (a->n_models > 0 || a->n_others != 1))
+	if (a->n_models != 1 && !mine && (a->n_models > 0 || a->n_others != 1))
 		return log_error(-EBADMSG, l->name,
 				 a->n_models + a->n_others == 0 ?
 					 "is no manifest of an artifact: it has no layers" :
@@ -102,11 +104,14 @@ static int list(const struct import *im, struct listing *l)
 		r = get_carton(im, l, &a);
 	if (r == 0)
 		r = artifact_add(l, &l->answer, &a);
+	/* that of a modelcar has its files where the server that runs it looks for them */
+	if (r == 0 && l->n_layers > 0)
+		r = layers_read(im, l, artifact_is_image(&a) ? "models" : "");
 	if (r == 0)
 		r = listing_sort(l);
 	if (r == 0)
 		r = artifact_check_sizes(l);
-	if (r == 0 && artifact_has_config(&a))
+	if (r == 0 && artifact_has_config(l, &a))
 		r = get_config(im, l, &a);
 	return r == 0 && carton ? artifact_check_carton(l) : r;
 }

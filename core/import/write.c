@@ -7,6 +7,7 @@
 #include "base/limits.h"
 #include "cache/file.h"
 #include "format/values.h"
+#include "import/internal.h"
 #include "import/lister.h"
 #include "writer/lists.h"
 #include "writer/zip_writer.h"
@@ -120,7 +121,7 @@ static int links(const struct listing *l, struct buf *ret)
 	int r = large ? 0 : -ENOMEM;
 
 	for (size_t i = 0; i < l->n && r == 0; i++)
-		if (!l->files[i].small)
+		if (!l->files[i].small && !l->files[i].layer)
 			large[n++] = &l->files[i];
 	if (r == 0 && n + l->n_left_out > 0) {
 		qsort(large, n, sizeof(struct listed *), by_hash_and_path);
@@ -133,6 +134,10 @@ static int links(const struct listing *l, struct buf *ret)
 }
 
 /* ---- the zip file ---- */
+
+struct texts {
+	struct buf toml, links, layers, manifest;
+};
 
 struct out {
 	struct zip_writer zip;
@@ -148,8 +153,19 @@ static int put(struct out *o, const char *name, const void *data, uint64_t size)
 	return zip_writer_literal(&o->zip, e, data, size, strcmp(name, "MANIFEST") == 0);
 }
 
-/* Their hashes are in MANIFEST already: what the disk has damaged meanwhile is seen when it is read. */
-static int put_small(const struct listing *l, struct out *o)
+static int put_link(struct out *o, const struct listed *f)
+{
+	struct zip_entry *e = &o->entries[o->n++];
+
+	*e = (struct zip_entry){ .name = f->path, .symlink = true };
+	return zip_writer_literal(&o->zip, e, f->target, strlen(f->target), false);
+}
+
+/*
+ * The hashes of small files are in MANIFEST already: what the disk has damaged meanwhile is seen
+ * when it is read.
+ */
+static int put_listed(const struct listing *l, struct out *o)
 {
 	char *data = malloc(MAX_LISTED_SMALL);
 	int r = data ? 0 : -ENOMEM;
@@ -157,35 +173,38 @@ static int put_small(const struct listing *l, struct out *o)
 	for (size_t i = 0; i < l->n && r == 0; i++) {
 		const struct listed *f = &l->files[i];
 
-		if (!f->small)
-			continue;
-		r = f->size ? file_read(l->bytes, data, f->size, f->at) : 0;
-		if (r == 0)
+		if (f->target)
+			r = put_link(o, f);
+		else if (f->small && f->size)
+			r = file_read(l->bytes, data, f->size, f->at);
+		if (r == 0 && f->small)
 			r = put(o, f->path, data, f->size);
 	}
 	free(data);
 	return r;
 }
 
-static int put_all(const struct listing *l, const struct buf texts[3], struct out *o)
+static int put_all(const struct listing *l, const struct texts *t, struct out *o)
 {
-	int r = put(o, "carton.toml", texts[0].data, texts[0].len);
+	int r = put(o, "carton.toml", t->toml.data, t->toml.len);
 
 	if (r == 0)
-		r = put_small(l, o);
-	if (r == 0 && texts[1].len > 0)
-		r = put(o, "LINKS", texts[1].data, texts[1].len);
-	return r == 0 ? put(o, "MANIFEST", texts[2].data, texts[2].len) : r;
+		r = put_listed(l, o);
+	if (r == 0 && t->layers.len > 0)
+		r = put(o, LAYERS, t->layers.data, t->layers.len);
+	if (r == 0 && t->links.len > 0)
+		r = put(o, "LINKS", t->links.data, t->links.len);
+	return r == 0 ? put(o, "MANIFEST", t->manifest.data, t->manifest.len) : r;
 }
 
-static int write_zip(const struct listing *l, const struct buf texts[3], int fd)
+static int write_zip(const struct listing *l, const struct texts *texts, int fd)
 {
 	struct out o = { .zip = { fd, 0, 1 } };
 	const struct zip_entry **list;
 	int r;
 
-	o.entries = calloc(l->n + 3, sizeof(*o.entries));
-	list = calloc(l->n + 3, sizeof(*list));
+	o.entries = calloc(l->n + 4, sizeof(*o.entries));
+	list = calloc(l->n + 4, sizeof(*list));
 	r = o.entries && list ? put_all(l, texts, &o) : -ENOMEM;
 	for (size_t i = 0; i < o.n && list; i++)
 		list[i] = &o.entries[i];
@@ -212,22 +231,26 @@ static uint64_t memory(const struct listing *l)
 
 int listing_write(const struct listing *l, int fd)
 {
-	struct buf texts[3] = { buf_init(MAX_CARTON_TOML), buf_init(MAX_LINKS_FILE),
-				buf_init(MAX_MANIFEST) };
+	struct texts t = { buf_init(MAX_CARTON_TOML), buf_init(MAX_LINKS_FILE),
+			   buf_init(MAX_MANIFEST), buf_init(MAX_MANIFEST) };
 	uint64_t taken = memory(l);
 	int r = budget_take(l->budget, taken);
 
 	if (r < 0)
 		return r;
-	r = carton_toml(l, &texts[0]);
+	r = carton_toml(l, &t.toml);
 	if (r == 0)
-		r = links(l, &texts[1]);
+		r = links(l, &t.links);
+	if (r == 0 && l->n_layers > 0)
+		r = layers_write(l, &t.layers);
 	if (r == 0)
-		r = manifest(l, &texts[0], &texts[2]);
+		r = manifest(l, &t.toml, &t.manifest);
 	if (r == 0)
-		r = write_zip(l, texts, fd);
-	for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
-		buf_finish(&texts[i]);
+		r = write_zip(l, &t, fd);
+	buf_finish(&t.toml);
+	buf_finish(&t.links);
+	buf_finish(&t.layers);
+	buf_finish(&t.manifest);
 	budget_give(l->budget, taken);
 	return r;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A repository of a hub: the carton that says what it has. */
 
-#include "archive/zip.h"
+#include "archive/container.h"
 #include "import/import.h"
 #include "open/kind.h"
 
@@ -28,12 +28,16 @@ static bool may_fetch(const struct carton_source *s)
 	return true;
 }
 
+static bool may_unpack(const struct carton_source *s)
+{
+	return lister_of(s->name) == &oci_lister && !s->options->offline;
+}
+
 static int entries(struct carton_source *s, struct container **ret)
 {
 	struct carton *c = s->carton;
 	struct import im = { .cache = c->cache, .budget = &c->budget };
 	char commit[LISTING_COMMIT];
-	struct source *source;
 	int r = open_network(s);
 
 	if (r < 0)
@@ -44,15 +48,15 @@ static int entries(struct carton_source *s, struct container **ret)
 	im.mirrors = s->place.mirrors;
 	im.n_mirrors = s->place.n_mirrors;
 	im.token = c->logins || s->options->header_file;
-	r = import_repository(&im, lister_of(s->name), &s->repository, commit, &source);
-	if (r < 0)
+	im.seals = !s->options->noseals;
+	r = import_repository(&im, lister_of(s->name), &s->repository, commit, ret);
+	if (r < 0 || !*commit)
 		return r;
-	if (*commit)
-		c->commit = strdup(commit);
-	/* what it leads to is large, whatever its own size is */
-	r = *commit && !c->commit ? -ENOMEM : zip_open(source, &c->budget, ret);
-	source_unref(source);
-	return r;
+	c->commit = strdup(commit);
+	if (c->commit)
+		return 0;
+	container_close(*ret);
+	return -ENOMEM;
 }
 
 static int signatures(struct carton_source *s, import_signature_fn *take, void *ctx)
@@ -74,6 +78,7 @@ const struct source_kind hub_kind = {
 	.takes = takes,
 	.begin = begin,
 	.may_fetch = may_fetch,
+	.may_unpack = may_unpack,
 	.entries = entries,
 	.signatures = signatures,
 	.own_links = true,

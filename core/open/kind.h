@@ -76,6 +76,9 @@ struct source_kind {
 	/* May libcurl be needed? Then it is loaded before the process is confined. */
 	bool (*may_fetch)(const struct carton_source *s);
 
+	/* May a tar be read? Then libarchive is loaded, likewise. NULL: none is. */
+	bool (*may_unpack)(const struct carton_source *s);
+
 	/*
 	 * Gives the entries. The process is confined, and has its cache and its threads; what
 	 * begin() left is freed afterwards, however this ends. 0, or -errno, logged.

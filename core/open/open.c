@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "archive/tar.h"
 #include "base/failure.h"
 #include "fetch/remote_source.h"
 #include "http/hf.h"
@@ -142,6 +143,8 @@ static int load_libraries(const struct carton_source *s)
 		return 0;
 	if (options->keep_going && !s->reads)
 		container_prepare_compare();
+	if (s->kind->may_unpack && s->kind->may_unpack(s))
+		tar_prepare();
 	return c->mirrors || options->push_to || signature_url(s) || s->kind->may_fetch(s) ?
 		       http_prepare() :
 		       0;

@@ -110,6 +110,14 @@ static const struct entry *local_entry(const struct carton *c, const struct node
 	return c->container->remote ? NULL : n->file.entry;
 }
 
+/* The entry of a local zip, which can be copied as it is; or NULL. One of a layer has no crc. */
+static const struct entry *zip_entry_of(const struct carton *c, const struct node *n)
+{
+	const struct entry *e = c->container->one_file ? local_entry(c, n) : NULL;
+
+	return e && e->has_crc ? e : NULL;
+}
+
 static int open_item(void *ctx, const struct pack_item *item, struct stream **ret)
 {
 	struct pack_plan *p = ctx;
@@ -198,7 +206,7 @@ static int add_item(struct pack_plan *p, struct node *n, const char *path)
 		item->zip.size = strlen(n->link.target);
 	} else {
 		item->zip.size = node_size(n);
-		item->entry = p->c->container->one_file ? local_entry(p->c, n) : NULL;
+		item->entry = zip_entry_of(p->c, n);
 		item->line = p->c->manifest->unhashed ? NULL : n->name;
 	}
 	p->bytes += item->zip.size;

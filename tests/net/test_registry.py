@@ -203,10 +203,17 @@ MODELS = {'artifactType': f'{MODEL}.manifest.v1+json'}
 ATTEST = {'annotations': {'vnd.docker.reference.type': 'attestation-manifest'}}
 
 
+def platform(machine):
+    return {'platform': {'os': 'linux', 'architecture': machine}}
+
+
+HERE = platform({'x86_64': 'amd64', 'aarch64': 'arm64'}.get(os.uname().machine, os.uname().machine))
+
+
 @pytest.mark.parametrize('more, wanted', [([{}], 'a'), ([{}, MODELS], 'b'), ([{}, ATTEST], 'a'), ([{}, {}], None),
-                                          ([MODELS, MODELS], None)])
+                                          ([MODELS, MODELS], None), ([HERE, platform('other')], 'a'), ([HERE, HERE], None)])
 def test_an_index(mount, cache, work, registry, more, wanted):
-    """Its only manifest, or the only one of a model; the pin is the index."""
+    """Its only manifest, the only one of a model, or that of an image for this machine; the pin is the index."""
     index = Index(A, B, more=more)
     index.manifest['manifests'] = index.manifest['manifests'][:len(more)]
     url = put(registry, work, A, 'a')
@@ -307,9 +314,8 @@ def changed(**kw):
     (changed(layers=[raw(path='../a')]), 'component'),
     (changed(layers=[raw(path='/etc/passwd')]), 'absolute'),
     (changed(layers=[raw(path=None)]), 'layer 1 of the artifact (application/vnd.cncf.model.weight.v1.raw) has no path'),
-    (changed(layers=[raw(), raw(path='b', mediaType=f'{MODEL}.weight.v1.tar')]), 'layer 2'),
-    (changed(layers=[raw(mediaType='application/vnd.oci.image.layer.v1.tar+gzip')]), 'push the model with one raw layer'),
-    (changed(layers=[raw(mediaType='application/x+zstd')]), 'push the model with one raw layer'),
+    (changed(layers=[raw(mediaType='application/x+zstd', size=2**60)]), 'larger than any file'),
+    (changed(layers=[raw(mediaType=f'{MODEL}.weight.v1.tar')] * 1001), 'layer 1001 of the artifact'),
     (changed(layers=[raw(digest='sha512:' + '0' * 128)]), 'a digest that is not sha256'),
     (changed(layers=[raw(digest='sha256:' + 'A' * 64)]), 'a digest that is not sha256'),
     (changed(layers=[raw(digest=5)]), 'no digest or no size'),

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The tar of a layer. A blob that is a tar is an object of the cache, and nothing is copied. Of one
+ * that is compressed, the tar in it becomes one, and the blob is not kept.
+ */
+#include "import/layer.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "fetch/fetcher.h"
+
+/* ---- fetching ---- */
+
+struct fetching {
+	struct layer_get *get;
+	struct follow follow;
+};
+
+static int check(void *ctx, struct fetch_place *from)
+{
+	struct fetching *f = ctx;
+	struct ingested in = { 0 };
+	int r = follow_end(&f->follow, &in);
+
+	(void)from;
+	return r < 0 ? r : layer_compare(f->get, in.sha256);
+}
+
+static void refused(void *ctx, const struct http_response *a)
+{
+	const struct fetching *f = ctx;
+
+	f->get->l->lister->refused(f->get->im, f->get->l, a);
+}
+
+static int fetch_to(struct layer_get *g, struct file *dest)
+{
+	const struct fetch_options *options = g->im->fetch;
+	struct fetching f = { .get = g };
+	struct fetch_place place = { .url = g->url, .trust = HTTP_USER };
+	struct fetch fetch = {
+		.options = options,
+		.cancel = options->cancel,
+		.what = FETCH_FILE,
+		.places = &place,
+		.n_places = 1,
+		.n = g->layer->blob_size,
+		.max = g->layer->blob_size,
+		.whole = true,
+		.dest = dest,
+		.follow = &f.follow,
+		.check = check,
+		.refused = refused,
+		.ctx = &f,
+	};
+	uint64_t size;
+	int r;
+
+	f.follow = (struct follow){
+		.dest = dest, .workers = options->workers, .cancel = options->cancel, .hash = true
+	};
+	route_init(&place.route);
+	follow_init(&f.follow);
+	r = fetch_run(&fetch, &size);
+	follow_finish(&f.follow);
+	route_finish(&place.route);
+	if (r == 0 && size != g->layer->blob_size)
+		r = log_error(-EBADMSG, g->l->name,
+			      "a layer has %" PRIu64 " bytes, not %" PRIu64 " as the manifest says",
+			      size, g->layer->blob_size);
+	return r;
+}
+
+/* Reads what was fetched to `dest`, and ends that. */
+static int read_fetched(struct layer_get *g, struct file *dest)
+{
+	struct layer_blob b = { .file = dest };
+	bool cached = file_is_cached(dest);
+	int r = layer_is_plain(g, &b);
+
+	if (r > 0) {
+		r = file_commit(dest, NULL, g->layer->blob_size, &b.source);
+		if (r < 0)
+			return r;
+		if (cached)
+			cache_name_put(g->im->cache, g->layer->blob, "", g->l->name);
+		r = layer_read(g, &b);
+		source_unref(b.source);
+		return r;
+	}
+	if (r == 0)
+		r = layer_read(g, &b);
+	file_abort(dest, r == -ECANCELED || room_is_full(r));
+	return r;
+}
+
+/* The blob from the cache. -ENOENT: it is not there, or is another one. */
+static int read_cached(struct layer_get *g)
+{
+	struct layer_blob b = { 0 };
+	int r = g->im->cache ? cache_source(g->im->cache, g->layer->blob, &b.source) : -ENOENT;
+
+	if (r < 0)
+		return r == -ENOMEM ? r : -ENOENT;
+	g->sound = false;
+	r = b.source->size == g->layer->blob_size ? layer_read(g, &b) : -EBADMSG;
+	if (r == -EBADMSG && !g->sound) {
+		cache_drop(g->im->cache, g->layer->blob, b.source->fd);
+		r = -ENOENT;
+	}
+	source_unref(b.source);
+	return r;
+}
+
+static int fetch_blob(struct layer_get *g)
+{
+	struct room room = { .name = g->name,
+			     .cache = g->im->cache,
+			     .key = g->layer->blob,
+			     .size = g->layer->blob_size };
+	struct file *dest;
+	bool again;
+	int r;
+
+	do {
+		r = layer_room(g, &room, &dest);
+		again = r == -EEXIST;
+		/* another process has fetched it */
+		if (again) {
+			r = read_cached(g);
+			if (r != -ENOENT)
+				return r;
+			continue;
+		}
+		if (r < 0)
+			return r;
+		r = fetch_to(g, dest);
+		if (r == 0)
+			return read_fetched(g, dest);
+		room.wanted = file_wanted(dest);
+		file_abort(dest, !room_is_full(r));
+		again = room_is_full(r) && room_next(&room, r, 0);
+	} while (again);
+	return r;
+}
+
+/* ---- a layer ---- */
+
+static int get_tar(struct layer_get *g)
+{
+	struct listed f = { .path = "" };
+	int r;
+
+	if (!g->scan && g->im->cache && cache_lists(g->im->cache, g->layer->tar, g->layer->size) &&
+	    cache_source(g->im->cache, g->layer->tar, &g->layer->source) == 0)
+		return 0;
+	if (!g->im->fetch)
+		return log_error(-ENETUNREACH, g->l->name,
+				 "a layer of it is not in the cache, and nothing is fetched when "
+				 "offline");
+	r = read_cached(g);
+	if (r != -ENOENT)
+		return r;
+	memcpy(f.sha256, g->layer->blob, SHA256_SIZE);
+	g->url = g->l->lister->url(g->l, &f);
+	r = g->url ? fetch_blob(g) : -ENOMEM;
+	free(g->url);
+	return r;
+}
+
+int layer_get(const struct import *im, const struct listing *l, struct listed_layer *layer,
+	      const struct layer_scan *scan)
+{
+	struct layer_get g = { .im = im, .l = l, .layer = layer, .scan = scan };
+
+	g.cancel = im->fetch ? im->fetch->cancel : NULL;
+	memcpy(g.name, "sha256:", 7);
+	hex_encode(layer->blob, SHA256_SIZE, g.name + 7);
+	return get_tar(&g);
+}

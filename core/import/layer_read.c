@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reads the blob of a layer as a tar. One that is compressed is unpacked into an object of the
+ * cache.
+ *
+ * Whoever can write to a file may do so after it was fetched and hashed. So the bytes that are
+ * unpacked and listed are hashed once more on the way, in the buffer that they are taken from.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "archive/unpack.h"
+#include "base/budget.h"
+#include "fetch/fetcher.h"
+#include "import/layer.h"
+
+/* ---- bytes that are hashed, counted and shown on their way ---- */
+
+struct hashed {
+	struct stream stream;
+	struct stream *in;
+	struct layer_get *get;
+	struct hasher hasher;
+	uint64_t n, max;
+};
+
+static ssize_t hashed_read(struct stream *s, void *ret_buf, size_t n)
+{
+	struct hashed *h = container_of(s, struct hashed, stream);
+	ssize_t got = stream_read(h->in, ret_buf, n);
+	int r = got > 0 ? hasher_feed(&h->hasher, ret_buf, (size_t)got) : 0;
+
+	if (got < 0 || r < 0)
+		return got < 0 ? got : r;
+	h->n += (uint64_t)got;
+	if (h->n > h->max)
+		return log_error(-EFBIG, h->get->name,
+				 "a layer unpacks to more than %d times its size: refused",
+				 MAX_UNPACKED_RATIO);
+	if (h->max == UINT64_MAX && h->get->im->fetch)
+		fetch_show(h->get->im->fetch, h->n, h->get->layer->blob_size);
+	return got;
+}
+
+/* The owner of what is hashed closes it by hashed_end(). */
+static void hashed_close(struct stream *s)
+{
+	(void)s;
+}
+
+/* Takes over `in`, also on failure. */
+static int hashed_begin(struct layer_get *g, struct stream *in, uint64_t max, struct hashed *ret)
+{
+	static const struct stream_ops ops = { hashed_read, hashed_close };
+	int r;
+
+	*ret = (struct hashed){ .stream.ops = &ops, .in = in, .get = g, .max = max };
+	r = hasher_begin(&ret->hasher, NULL, true);
+	if (r < 0)
+		stream_close(in);
+	return r;
+}
+
+static int hashed_end(struct hashed *h, int result, uint8_t ret_hash[SHA256_SIZE])
+{
+	struct ingested in;
+
+	if (result == 0)
+		result = hasher_end(&h->hasher, &in);
+	else
+		hasher_abort(&h->hasher);
+	if (result == 0)
+		memcpy(ret_hash, in.sha256, SHA256_SIZE);
+	stream_close(h->in);
+	return result;
+}
+
+/* ---- reading ---- */
+
+static ssize_t no_bytes(struct stream *s, void *ret_buf, size_t n)
+{
+	(void)s;
+	(void)ret_buf;
+	(void)n;
+	return 0;
+}
+
+static int open_blob(struct layer_get *g, const struct layer_blob *b, struct stream **ret)
+{
+	static const struct stream_ops ops = { no_bytes, hashed_close };
+	static struct stream none = { &ops };
+
+	return b->source ? source_stream(b->source, 0, b->source->size, ret) :
+			   file_stream(b->file, g->layer->blob_size, &none, ret);
+}
+
+static int read_head(struct layer_get *g, const struct layer_blob *b, enum unpack_coding *ret)
+{
+	char head[UNPACK_MAGIC];
+	size_t n = (size_t)MIN(g->layer->blob_size, (uint64_t)sizeof(head));
+	int r = b->source ? source_pread(b->source, head, n, 0) : file_read(b->file, head, n, 0);
+
+	*ret = r == 0 ? unpack_coding(head, n) : UNPACK_NONE;
+	return r;
+}
+
+static int drain(struct layer_get *g, struct stream *in)
+{
+	char *block = malloc(256 * KIB);
+	ssize_t got = block ? 1 : -ENOMEM;
+
+	while (got > 0)
+		got = cancel_fired(g->cancel) ? -ECANCELED : stream_read(in, block, 256 * KIB);
+	free(block);
+	return (int)got;
+}
+
+/* Reads all of a tar. */
+static int read_tar(struct layer_get *g, struct stream *in)
+{
+	const struct layer_scan *s = g->scan;
+	int r;
+
+	if (!s)
+		return drain(g, in);
+	r = s->begin(s->ctx);
+	return r < 0 ? r :
+		       tar_scan(&(struct tar_scan){ in, g->name, s->tagger, g->cancel, s->entry,
+						    s->ctx });
+}
+
+int layer_compare(struct layer_get *g, const uint8_t found[SHA256_SIZE])
+{
+	char hex[2 * SHA256_SIZE + 1];
+
+	if (memcmp(found, g->layer->blob, SHA256_SIZE) == 0)
+		return 0;
+	hex_encode(found, SHA256_SIZE, hex);
+	return log_error(-EBADMSG, g->l->name,
+			 "a layer has the hash %s, not %s: its bytes are wrong", hex, g->name);
+}
+
+/*
+ * Ends the bytes of the blob, of which all were read unless there is an error: what is in them
+ * counts only if they are those of the digest.
+ */
+static int end_blob(struct layer_get *g, struct hashed *h, int result)
+{
+	uint8_t found[SHA256_SIZE];
+	bool faulty = result == -EBADMSG;
+	int r = faulty ? drain(g, &h->stream) : result;
+
+	r = hashed_end(h, r, found);
+	g->sound = r == 0 && memcmp(found, g->layer->blob, SHA256_SIZE) == 0;
+	if (r == 0)
+		r = layer_compare(g, found);
+	return r < 0 ? r : result;
+}
+
+/* A tar that is a blob as it is. */
+static int read_plain(struct layer_get *g, const struct layer_blob *b)
+{
+	struct stream *in;
+	struct hashed h;
+	int r = open_blob(g, b, &in);
+
+	if (r == 0)
+		r = hashed_begin(g, in, UINT64_MAX, &h);
+	if (r < 0)
+		return r;
+	r = end_blob(g, &h, read_tar(g, &h.stream));
+	if (r < 0)
+		return r;
+	memcpy(g->layer->tar, g->layer->blob, SHA256_SIZE);
+	g->layer->size = g->layer->blob_size;
+	g->layer->source = source_ref(b->source);
+	return 0;
+}
+
+int layer_room(struct layer_get *g, struct room *room, struct file **ret)
+{
+	int r;
+
+	while ((r = room_open(room, ret)) == -EAGAIN) {
+		r = cache_wait(room->cache, room->key, (int)g->im->fetch->timeout_ms, g->cancel);
+		/* the process that fills it was stopped */
+		if (r == -ETIMEDOUT)
+			room_next(room, r, 0);
+		else if (r < 0)
+			return r;
+	}
+	return r;
+}
+
+/* ---- unpacking ---- */
+
+static uint64_t most_of(const struct listed_layer *layer)
+{
+	return MAX_UNPACKED_START + MIN(layer->blob_size, MAX_FETCHED) * MAX_UNPACKED_RATIO;
+}
+
+/* Reads a blob to its end through `coding`; the tar goes to `dest`. Both are hashed. */
+static int unpack_to(struct layer_get *g, const struct layer_blob *b, enum unpack_coding coding,
+		     struct file *dest)
+{
+	struct listed_layer *layer = g->layer;
+	struct stream *in, *tar;
+	struct hashed blob, h;
+	int r = open_blob(g, b, &in);
+
+	if (r == 0)
+		r = hashed_begin(g, in, UINT64_MAX, &blob);
+	if (r < 0)
+		return r;
+	r = unpack_open(&blob.stream, g->name, coding, g->im->budget, &tar);
+	if (r == 0)
+		r = file_stream(dest, 0, tar, &tar);
+	if (r == 0)
+		r = hashed_begin(g, tar, most_of(layer), &h);
+	if (r == 0) {
+		r = read_tar(g, &h.stream);
+		layer->size = h.n;
+		r = hashed_end(&h, r, layer->tar);
+	}
+	return end_blob(g, &blob, r);
+}
+
+static int key_of(struct layer_get *g, uint8_t ret[SHA256_SIZE])
+{
+	char text[sizeof(g->name) + 16];
+	int n = snprintf(text, sizeof(text), "tar 1 %s", g->name);
+
+	return sha256_mem(text, (size_t)n, ret);
+}
+
+/* Ends the file. */
+static int commit(struct layer_get *g, struct file *dest)
+{
+	struct listed_layer *layer = g->layer;
+	bool cached = file_is_cached(dest);
+	int r = file_commit(dest, cached ? layer->tar : NULL, layer->size, &layer->source);
+
+	if (r == 0 && cached)
+		cache_name_put(g->im->cache, layer->tar, "", g->l->name);
+	return r;
+}
+
+static int unpack(struct layer_get *g, const struct layer_blob *b, enum unpack_coding coding)
+{
+	struct listed_layer *layer = g->layer;
+	uint8_t key[SHA256_SIZE], known[SHA256_SIZE];
+	struct room room = {
+		.name = g->name, .cache = g->im->cache, .key = key, .size = UINT64_MAX
+	};
+	struct file *dest;
+	int r = key_of(g, key);
+
+	if (r < 0)
+		return r;
+	memcpy(known, layer->tar, SHA256_SIZE);
+	do {
+		r = layer_room(g, &room, &dest);
+		if (r < 0)
+			return r;
+		r = file_restart(dest, NULL);
+		if (r == 0)
+			r = unpack_to(g, b, coding, dest);
+		/* the digest pins what it unpacks to */
+		if (r == 0 && !g->scan && memcmp(known, layer->tar, SHA256_SIZE) != 0)
+			r = log_error(-EBADMSG, g->name, "unpacks to other bytes than before");
+		if (r == 0)
+			return commit(g, dest);
+		room.wanted = file_wanted(dest);
+		file_abort(dest, false);
+	} while (room_is_full(r) && room_next(&room, r, layer->size));
+	return r;
+}
+
+int layer_is_plain(struct layer_get *g, const struct layer_blob *b)
+{
+	enum unpack_coding coding;
+	int r = read_head(g, b, &coding);
+
+	return r < 0 ? r : coding == UNPACK_NONE;
+}
+
+int layer_read(struct layer_get *g, const struct layer_blob *b)
+{
+	enum unpack_coding coding;
+	int r = read_head(g, b, &coding);
+
+	if (r < 0)
+		return r;
+	return coding == UNPACK_NONE ? read_plain(g, b) : unpack(g, b, coding);
+}
