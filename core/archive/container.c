@@ -194,6 +194,12 @@ ssize_t container_compare(struct container *c)
 	return c->ops->compare ? c->ops->compare(c) : 0;
 }
 
+void container_damaged(struct container *c, const struct entry *e)
+{
+	if (c->ops->damaged)
+		c->ops->damaged(c, e);
+}
+
 void container_close(struct container *c)
 {
 	if (c)

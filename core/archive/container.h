@@ -80,6 +80,7 @@ struct container_ops {
 	int (*readlink)(struct container *c, const struct entry *e, struct buf *ret);
 	int (*prefetch)(struct container *c, const struct entry **list, size_t n); /* or NULL */
 	ssize_t (*compare)(struct container *c);				   /* or NULL */
+	void (*damaged)(struct container *c, const struct entry *e);		   /* or NULL */
 	void (*free)(struct container *c);
 };
 
@@ -153,6 +154,12 @@ void container_prepare_compare(void);
  * number, 0 for other containers, or -ENOMEM.
  */
 ssize_t container_compare(struct container *c);
+
+/*
+ * The bytes of an entry are not those of its hash. Where they are a copy of what can be had again,
+ * it is not used again. Any thread.
+ */
+void container_damaged(struct container *c, const struct entry *e);
 
 /*
  * For implementations: sorts the entries and checks them against each other. 0 or -EBADMSG, logged.

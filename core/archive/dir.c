@@ -324,8 +324,11 @@ static void dir_free(struct container *c)
 	free(d);
 }
 
-static const struct container_ops dir_ops = { dir_locate, NULL, NULL,	 dir_readlink,
-					      NULL,	  NULL, dir_free };
+static const struct container_ops dir_ops = {
+	.locate = dir_locate,
+	.readlink = dir_readlink,
+	.free = dir_free,
+};
 
 /* Has it a directory that only a carton, packed or not, has? */
 static bool has_parts(const struct dir *d)

@@ -268,7 +268,13 @@ static void zip_free(struct container *c)
 }
 
 static const struct container_ops zip_ops = {
-	zip_locate, zip_locate_in, zip_peek, zip_readlink, zip_prefetch, zip_compare, zip_free,
+	.locate = zip_locate,
+	.locate_in = zip_locate_in,
+	.peek = zip_peek,
+	.readlink = zip_readlink,
+	.prefetch = zip_prefetch,
+	.compare = zip_compare,
+	.free = zip_free,
 };
 
 static int read_directory(struct zip *z)

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "archive/container.h"
 #include "base/failure.h"
 #include "base/ingest.h"
 #include "base/pace.h"
@@ -328,6 +329,8 @@ int fill_check(const struct fill *f, const uint8_t found[SHA256_SIZE])
 	if (!o->store->options.verify || memcmp(o->sha256, found, SHA256_SIZE) == 0)
 		return 0;
 	fill_log_wrong(f, found, NULL);
+	if (f->plan->entry)
+		container_damaged(o->store->options.container, f->plan->entry);
 	return -EBADMSG;
 }
 

@@ -140,11 +140,8 @@ static uint64_t size_of(const struct listing *l)
 static void announce(const struct listing *l)
 {
 	carton_log(CARTON_LOG_INFO, l->name,
-		   "has %zu %s, %.1f MiB: all of it is read and hashed before a file is shown, "
-		   "which takes as long as a download",
-		   l->n_layers,
-		   l->n_layers == 1 ? "layer that is an archive" : "layers that are archives",
-		   (double)size_of(l) / MIB);
+		   "has %zu layers that are archives, %.1f MiB: all is read before a file is shown",
+		   l->n_layers, (double)size_of(l) / MIB);
 }
 
 static void report(const struct listing *l, struct merge *m, int64_t begun_ms)

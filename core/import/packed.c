@@ -4,13 +4,18 @@
 #include <stdlib.h>
 
 #include "archive/decode.h"
+#include "cache/cache.h"
 #include "import/internal.h"
 
 /* An entry of a layer has no crc; in place of it, the number of its layer. */
 struct packed {
 	struct container container;
 	struct container *zip;
-	struct source **layers;
+	struct cache *cache; /* or NULL */
+	struct packed_layer {
+		struct source *source;
+		uint8_t sha256[SHA256_SIZE];
+	} * layers;
 	size_t n_layers;
 	size_t cap;
 	uint64_t taken;
@@ -35,7 +40,7 @@ static int packed_locate(struct container *c, const struct entry *e, struct sour
 
 	if (is_of_zip(e))
 		return container_locate(p->zip, e, ret_source, ret_off);
-	*ret_source = source_ref(p->layers[e->crc - 1]);
+	*ret_source = source_ref(p->layers[e->crc - 1].source);
 	*ret_off = e->header;
 	return 0;
 }
@@ -47,7 +52,8 @@ static int packed_peek(struct container *c, const struct entry *e, void *buf,
 
 	if (is_of_zip(e))
 		return container_peek(p->zip, e, buf, ret_stored);
-	if (source_pread_nowait(p->layers[e->crc - 1], buf, (size_t)e->stored, e->header) < 0)
+	if (source_pread_nowait(p->layers[e->crc - 1].source, buf, (size_t)e->stored, e->header) <
+	    0)
 		return -EAGAIN;
 	*ret_stored = buf;
 	return 0;
@@ -58,12 +64,24 @@ static int packed_readlink(struct container *c, const struct entry *e, struct bu
 	return container_readlink(packed_of(c)->zip, e, ret);
 }
 
+/* The cache has other bytes of its layer: the next mount fetches it. */
+static void packed_damaged(struct container *c, const struct entry *e)
+{
+	const struct packed *p = packed_of(c);
+	const struct packed_layer *layer;
+
+	if (is_of_zip(e) || !p->cache)
+		return;
+	layer = &p->layers[e->crc - 1];
+	cache_drop(p->cache, layer->sha256, layer->source->fd);
+}
+
 static void packed_free(struct container *c)
 {
 	struct packed *p = packed_of(c);
 
 	for (size_t i = 0; i < p->n_layers; i++)
-		source_unref(p->layers[i]);
+		source_unref(p->layers[i].source);
 	container_close(p->zip);
 	budget_give(c->budget, p->taken);
 	arena_finish(&c->names);
@@ -76,6 +94,7 @@ static const struct container_ops packed_ops = {
 	.locate = packed_locate,
 	.peek = packed_peek,
 	.readlink = packed_readlink,
+	.damaged = packed_damaged,
 	.free = packed_free,
 };
 
@@ -143,7 +162,7 @@ static int get_layers(const struct import *im, struct packed *p, const struct li
 {
 	int r = 0;
 
-	p->layers = calloc(noted->n_layers + 1, sizeof(struct source *));
+	p->layers = calloc(noted->n_layers + 1, sizeof(*p->layers));
 	if (!p->layers)
 		return -ENOMEM;
 	for (size_t i = 0; i < noted->n_layers && r == 0; i++) {
@@ -154,8 +173,10 @@ static int get_layers(const struct import *im, struct packed *p, const struct li
 			layer->source = source_ref(l->layers[i].source);
 		else
 			r = layer_get(im, l, layer, NULL);
-		if (r == 0)
-			p->layers[p->n_layers++] = source_ref(layer->source);
+		if (r == 0) {
+			memcpy(p->layers[p->n_layers].sha256, layer->tar, SHA256_SIZE);
+			p->layers[p->n_layers++].source = source_ref(layer->source);
+		}
 		if (r == 0 && layer->source->size != size)
 			r = log_error(-EBADMSG, l->name, "a layer has another size than was noted");
 	}
@@ -180,6 +201,7 @@ int packed_open(const struct import *im, struct listing *l, struct container *zi
 		return -ENOMEM;
 	}
 	p->zip = zip;
+	p->cache = im->cache;
 	p->container = (struct container){ .ops = &packed_ops,
 					   .budget = im->budget,
 					   .one_file = true };

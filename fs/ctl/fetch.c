@@ -106,8 +106,8 @@ static void put_summary(const struct args *a, const struct carton_fetched *got, 
 			     "nothing to fetch: all files are in the carton" :
 		     a->values.carton.offline ?
 			     "nothing to fetch: all of the carton is in the cache" :
-			     "nothing is left to fetch: its server has no Range requests, so all "
-			     "of it comes when it is opened");
+			     "nothing is left to fetch: its server has no Range requests, or it is "
+			     "made of archives, so all of it comes when it is opened");
 		return;
 	}
 	printf("fetched %s in %s, %zu of %s in the cache", format_size(got->came, size),

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Artifacts whose layers are archives: tars of docker-registry, read once, hashed, and shown as their files."""
+import errno
 import hashlib
 import json
 import os
@@ -224,6 +225,22 @@ def test_a_damaged_blob_in_the_cache(mount, cache, registry):
         with mount(f'oci://{front.host}/a/b', *cache.options) as m:
             assert tree(m) == {'a': fault_bytes(100000, seed=72), 'b': b'new'}
             assert cache.objects()[digest_of(ONE)[7:]].read_bytes() == ONE
+
+
+def test_a_damaged_tar_in_the_cache(mount, cache, registry):
+    """No byte of it is shown that is not what was read first; then it is fetched again."""
+    with only(registry, image(tar({'a': b'right', 'b': b'b'}), coding='+gzip')) as front:
+        url = f'oci://{front.host}/a/b'
+        assert ctl('ls', cache.flag, url).returncode == 0
+        where = next(p for p in cache.objects().values() if b'right' in p.read_bytes() and b'ustar' in p.read_bytes())
+        where.chmod(0o600)
+        where.write_bytes(where.read_bytes().replace(b'right', b'wrong'))
+        with mount(url, *cache.options) as m:
+            with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+                m.read('model/a')
+            assert m.read('model/b') == b'b'
+        with mount(url, *cache.options) as m:
+            assert tree(m) == {'a': b'right', 'b': b'b'}
 
 
 def test_a_carton_with_an_archive(cache, registry):
