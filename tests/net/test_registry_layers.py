@@ -50,7 +50,7 @@ def tree(m):
     return out
 
 
-FILES = {'config.json': b'{"a": 1}\n', 'sub/a b/\u00fc.py': b'print()\n', 'sub/e\u0301': b'NFD',
+FILES = {'config.json': b'{"a": 1}\n', 'sub/a b/\u00fc.py': b'print()\n', 'sub/e\u0301': b'NFD', 'sub/\u00e9': b'NFC',
          'long/' + 'x' * 150 + '/' + 'y' * 200: b'long', 'empty': b'', 'model.safetensors': fault_bytes(5 * MIB // 4, seed=70)}
 
 
