@@ -101,8 +101,8 @@ int version_check(struct version *r, const struct http_response *a, uint64_t fir
 void version_log(struct version *r, const struct http_response *a, int error);
 
 /*
- * Its validators say another one. Can the end of the file tell whether it is the same version? If so,
- * and it is the same one, version_trust() says so; `same`: it had the same validators.
+ * Its validators say another one. Can the end of the file tell whether it is the same version? If
+ * so, and it is the same one, version_trust() says so; `same`: it had the same validators.
  */
 bool version_can_tell(const struct version *r, const struct http_response *a);
 void version_trust(struct version *r, bool same);

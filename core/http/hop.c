@@ -53,37 +53,6 @@ static int on_request(void *ctx, char *remote, char *local, int remote_port, int
 	return check_address(s, s->class) ? CURL_PREREQFUNC_OK : CURL_PREREQFUNC_ABORT;
 }
 
-static bool coding_known(const char *coding)
-{
-	int features = curl_version_info(CURLVERSION_NOW)->features;
-
-	if (!strcmp(coding, "gzip") || !strcmp(coding, "x-gzip") || !strcmp(coding, "deflate"))
-		return features & CURL_VERSION_LIBZ;
-	if (!strcmp(coding, "br"))
-		return features & CURL_VERSION_BROTLI;
-	if (!strcmp(coding, "zstd"))
-		return features & CURL_VERSION_ZSTD;
-	return false;
-}
-
-/*
- * libcurl decodes what it knows and refuses all else, or decodes nothing, from the first header
- * line on. Of a part nothing is decoded. Is this answer worth another request, to do the other? A
- * coding with an unknown one beside it is left to the owner.
- */
-static bool recode(struct http_stream *s)
-{
-	const struct http_header *header = &s->response_header;
-	int status = header->response.status;
-	bool raw = header->odd_coding || !header->codings || status == 206;
-
-	if (s->head_only || s->sends || s->undecoded || s->recoded || status < 200 ||
-	    status > 299 || raw == s->raw || (!header->odd_coding && !header->codings))
-		return false;
-	s->raw = raw;
-	return s->recoded = true;
-}
-
 /* Checks the headers of the final response: 0, or -errno with the reason. */
 static int check_body(struct http_stream *s, const char **ret_why)
 {
@@ -99,7 +68,7 @@ static int check_body(struct http_stream *s, const char **ret_why)
 	if (s->head_only)
 		return 0;
 	*ret_why = "the answer has a content coding that cannot be read here";
-	if (header->codings && !s->raw && !coding_known(response->coding))
+	if (header->codings && !s->raw && !http_coding_known(response->coding))
 		return -EOPNOTSUPP;
 	*ret_why = "a part of a coded body cannot be decoded";
 	if (header->codings && response->status == 206)
@@ -181,7 +150,8 @@ static size_t on_head_end(struct http_stream *s, size_t n)
 	if (s->asks && !s->again)
 		return on_no_token(s);
 	s->token_wanted = !s->again && http_token_wanted(s);
-	s->recode = !s->again && !s->token_wanted && !http_header_redirect(header) && recode(s);
+	s->recode = !s->again && !s->token_wanted && !http_header_redirect(header) &&
+		    http_recode(s);
 	if (s->again || s->token_wanted || s->recode ||
 	    (!s->sends && http_header_redirect(header) && !says_region(s))) {
 		s->redirected = true;

@@ -308,6 +308,18 @@ int http_upload_set(struct http_stream *stream);
 /* Was all of it sent, so that the server works on it? */
 bool http_upload_over(const struct http_stream *stream);
 
+/* ---- coding.c ---- */
+
+/* Can libcurl decode it? */
+bool http_coding_known(const char *coding);
+
+/*
+ * libcurl decodes what it knows and refuses all else, or decodes nothing, from the first header
+ * line on. Of a part nothing is decoded. Is this answer worth another request, to do the other? A
+ * coding with an unknown one beside it is left to the owner.
+ */
+bool http_recode(struct http_stream *s);
+
 /* ---- hop.c ---- */
 
 /*

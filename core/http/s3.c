@@ -147,10 +147,11 @@ static void keep_region(struct s3 *s, const char *url, const char *region)
 	}
 	pthread_mutex_unlock(&s->lock);
 	if (!known)
-		http_log(CARTON_LOG_NOTICE, url,
-			 "the bucket is in the region %s, and not in %s: it is asked there; with "
-			 "AWS_REGION=%s it is at once",
-			 region, s->place.region, region);
+		carton_log(CARTON_LOG_NOTICE, NULL,
+			   "the bucket %.*s is in the region %s, and not in %s: it is asked there; "
+			   "with AWS_REGION=%s it is at once",
+			   (int)bucket_len(url), url + strlen(SCHEME), region, s->place.region,
+			   region);
 }
 
 /* ---- keys ---- */

@@ -220,7 +220,7 @@ def test_another_region(mount_fg, cache, tmp_path, how):
         with mount_fg('s3://bucket/m.carton', *cache.options, env=s.env()) as m:
             as_expected(m, c)
             said, = lines_of(m.log(), 'region')
-        assert f'the bucket is in the region {REAL}, and not in eu-central-1' in said and f'AWS_REGION={REAL}' in said
+        assert f'the bucket bucket is in the region {REAL}, and not in eu-central-1' in said and f'AWS_REGION={REAL}' in said
         assert [fault for _, fault, _ in s.seen].count('another region') == 1, 'all later requests begin there'
 
 
