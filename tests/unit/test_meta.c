@@ -18,7 +18,7 @@ static struct meta *parse(const char *text)
 
 static bool has_problem(const struct meta *m, const char *text)
 {
-	char line[200];
+	char line[300];
 
 	for (size_t i = 0; i < m->n_problems; i++) {
 		snprintf(line, sizeof(line), "line %zu: %s", m->problems[i].line,
