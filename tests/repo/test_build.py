@@ -523,7 +523,7 @@ def test_versions_agree():
 ROOMS = ['fs', 'net', 'ctl', 'format', 'repo']
 # What a room imports of tests/: repo/ has the tests of bench/.
 MAY = {name: {'lib'} for name in ROOMS} | {'repo': {'lib', 'bench'}}
-FOREIGN = {'numpy', 'pytest', 'yaml', 'zstandard'}
+FOREIGN = {'numpy', 'pytest', 'xdist', 'yaml', 'zstandard'}
 
 
 def floors():
