@@ -115,8 +115,9 @@ struct carton_options {
 	int64_t date;	     /* that all nodes show, in seconds since 1970; 0: as in carton_stat */
 	bool requester_pays; /* for what comes from buckets of S3, the user's account */
 	/*
-	 * Registries, HOST[:PORT], that are asked by http where they have no https, and get passwords
-	 * so; "*": those of `source` and push_to. Ends with NULL; NULL: none but this machine
+	 * Registries, HOST[:PORT], that are asked by http where they have no https, and get
+	 * passwords so; "*": those of `source` and push_to. Ends with NULL; NULL: none but this
+	 * machine
 	 */
 	char *const *plain_http;
 };

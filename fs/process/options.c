@@ -11,6 +11,7 @@
 
 #include "process/mountpoint.h"
 #include "process/notify.h"
+#include "process/quotes.h"
 #include "common/option_list.h"
 #include "common/text.h"
 
@@ -339,60 +340,7 @@ static bool is_helper(const char *argv0)
 	return strcmp(slash ? slash + 1 : argv0, "mount.cartonfs") == 0;
 }
 
-/* ---- values in quotes ---- */
-
-/* The values of these stay in quotes: the kernel reads them. */
-static bool is_for_kernel(const char *option)
-{
-	static const char *const names[] = { "context=", "fscontext=", "defcontext=",
-					     "rootcontext=" };
-
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if (strncmp(option, names[i], strlen(names[i])) == 0)
-			return true;
-	return false;
-}
-
-/* The quote that ends the value which begins at `text`, behind its first quote; NULL: none does. */
-static const char *end_of_value(const char *text)
-{
-	const char *end = strchr(text, '"');
-
-	return end && (end[1] == ',' || !end[1]) ? end : NULL;
-}
-
-/*
- * Copies options, as mount(8) and fstab(5) write them, for libfuse: NAME="VALUE", in which a comma
- * is a part of the value, becomes NAME=VALUE with a backslash before each comma. Malloc'ed.
- */
-static char *without_quotes(const char *options)
-{
-	char *ret = malloc(2 * strlen(options) + 1), *to = ret;
-	const char *option = options, *quote = NULL; /* the quote that ends the value */
-
-	for (const char *at = options; ret && *at; at++) {
-		bool bound = at == quote;
-
-		if (!quote && at > option && at[-1] == '=' && *at == '"' &&
-		    strcspn(option, "=") == (size_t)(at - option) - 1) {
-			quote = end_of_value(at + 1);
-			bound = quote != NULL;
-		} else if (!quote && *at == ',') {
-			option = at + 1;
-		}
-		if (quote && *at == ',' && at[-1] != '\\')
-			*to++ = '\\';
-		if (!bound || is_for_kernel(option))
-			*to++ = *at;
-		if (at == quote)
-			quote = NULL;
-	}
-	if (ret)
-		*to = '\0';
-	return ret;
-}
-
-/* Copies the words of the command line, with options that are without_quotes(). 0 or -ENOMEM. */
+/* Copies the words of the command line, with options without quotes. 0 or -ENOMEM. */
 static int copy_words(int argc, char **argv, struct fuse_args *ret)
 {
 	bool ended = false, options = false;
@@ -403,7 +351,7 @@ static int copy_words(int argc, char **argv, struct fuse_args *ret)
 		int r;
 
 		if (!ended && (options || strncmp(argv[i], "-o", 2) == 0))
-			copy = without_quotes(argv[i]);
+			copy = quotes_remove(argv[i]);
 		ended |= !options && strcmp(argv[i], "--") == 0;
 		options = !options && strcmp(argv[i], "-o") == 0;
 		r = fuse_opt_add_arg(ret, copy ? copy : argv[i]);
