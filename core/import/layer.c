@@ -6,9 +6,11 @@
 #include "import/layer.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "fetch/fetcher.h"
+#include "http/registries.h"
 
 /* ---- fetching ---- */
 
@@ -23,7 +25,9 @@ static int check(void *ctx, struct fetch_place *from)
 	struct ingested in = { 0 };
 	int r = follow_end(&f->follow, &in);
 
-	(void)from;
+	/* what a mirror has is not logged */
+	if (r == 0 && from->mirror)
+		return memcmp(in.sha256, f->get->layer->blob, SHA256_SIZE) == 0 ? 0 : -EBADMSG;
 	return r < 0 ? r : layer_compare(f->get, in.sha256);
 }
 
@@ -34,17 +38,55 @@ static void refused(void *ctx, const struct http_response *a)
 	f->get->l->lister->refused(f->get->im, f->get->l, a);
 }
 
+/* The places that have it, `n` of which are mirrors of the registry, which come first. */
+static void places_free(struct fetch_place *places, size_t n)
+{
+	for (size_t i = 0; i <= n; i++) {
+		route_finish(&places[i].route);
+		if (i < n)
+			free((char *)places[i].url);
+	}
+	free(places);
+}
+
+/* NULL: no memory. */
+static struct fetch_place *places_new(const struct layer_get *g)
+{
+	size_t n = g->im->n_mirrors, i = 0;
+	struct fetch_place *places = calloc(n + 1, sizeof(*places));
+
+	for (; places && i < n; i++) {
+		char *url;
+
+		if (asprintf(&url, "%s/blobs/%s", g->im->mirrors[i].base, g->name) < 0)
+			break;
+		places[i].url = url;
+		places[i].mirror = true;
+		places[i].trust = HTTP_USER;
+		route_init(&places[i].route);
+	}
+	if (!places)
+		return NULL;
+	places[i].url = g->url;
+	places[i].trust = HTTP_USER;
+	route_init(&places[i].route);
+	if (i == n)
+		return places;
+	places_free(places, i);
+	return NULL;
+}
+
 static int fetch_to(struct layer_get *g, struct file *dest)
 {
 	const struct fetch_options *options = g->im->fetch;
 	struct fetching f = { .get = g };
-	struct fetch_place place = { .url = g->url, .trust = HTTP_USER };
+	struct fetch_place *places = places_new(g);
 	struct fetch fetch = {
 		.options = options,
 		.cancel = options->cancel,
 		.what = FETCH_FILE,
-		.places = &place,
-		.n_places = 1,
+		.places = places,
+		.n_places = g->im->n_mirrors + 1,
 		.n = g->layer->blob_size,
 		.max = g->layer->blob_size,
 		.whole = true,
@@ -57,14 +99,15 @@ static int fetch_to(struct layer_get *g, struct file *dest)
 	uint64_t size;
 	int r;
 
+	if (!places)
+		return -ENOMEM;
 	f.follow = (struct follow){
 		.dest = dest, .workers = options->workers, .cancel = options->cancel, .hash = true
 	};
-	route_init(&place.route);
 	follow_init(&f.follow);
 	r = fetch_run(&fetch, &size);
 	follow_finish(&f.follow);
-	route_finish(&place.route);
+	places_free(places, g->im->n_mirrors);
 	if (r == 0 && size != g->layer->blob_size)
 		r = log_error(-EBADMSG, g->l->name,
 			      "a layer has %" PRIu64 " bytes, not %" PRIu64 " as the manifest says",

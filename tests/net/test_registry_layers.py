@@ -243,6 +243,24 @@ def test_a_damaged_tar_in_the_cache(mount, cache, registry):
             assert tree(m) == {'a': b'right', 'b': b'b'}
 
 
+@pytest.mark.parametrize('right', [True, False])
+def test_a_mirror(cache, work, registry, right):
+    """One of registries.conf is asked for layers first; what has another hash comes from the registry."""
+    a = image(ONE)
+    where = work / 'containers'
+    where.mkdir()
+    with only(registry, a) as front, only(registry, a) as other:
+        (where / 'registries.conf').write_text(
+            f'[[registry]]\nlocation = "{front.host}"\n[[registry.mirror]]\nlocation = "{other.host}"\ninsecure = true\n')
+        if not right:
+            before = other.before
+            other.before = lambda *x: (200, {}, ONE[:-1] + b'!') if x[1].endswith(digest_of(ONE)) else before(*x)
+        p = ctl('ls', cache.flag, f'oci://{front.host}/a/b', env={'XDG_CONFIG_HOME': str(work)})
+        assert p.returncode == 0 and not p.stderr, p.stderr
+        assert [x for x, _ in other.seen if x.endswith(digest_of(ONE))]
+        assert len([x for x, _ in front.seen if x.endswith(digest_of(ONE))]) == (0 if right else 1)
+
+
 def test_a_carton_with_an_archive(cache, registry):
     files = {'carton.toml': b'spec_version = 1\n', 'MANIFEST': b''}
     a = Artifact(layers=[*((f'{MODEL}.doc.v1.raw', {FILEPATH: p}, d, {}) for p, d in files.items()), (layers.LAYER, {}, ONE, {})],
