@@ -306,7 +306,7 @@ static int settle(struct merge *m)
 	return 0;
 }
 
-/* Takes a path (`self`) and what is below it from the lower layers; those before `*from` are done. */
+/* Takes a path (`self`) and all below it from the lower layers; those before `*from` are done. */
 static void take_away(struct merge *m, const char *path, bool self, size_t *from)
 {
 	size_t i = find_path(m, path);
