@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How a registry is reached: by https, and by http only where that is allowed (repository.plain) and
- * the registry has none, since the connection is refused, or it speaks no TLS. A certificate that is
- * not trusted, or a server that does not answer, is no reason.
+ * How a registry is reached: by https, and by http only where that is allowed (repository.plain)
+ * and the registry has none, since the connection is refused, or it speaks no TLS. A certificate
+ * that is not trusted, or a server that does not answer, is no reason.
  *
  * Threads: one for each repository; it waits.
  */
@@ -12,7 +12,9 @@
 #include "fetch/version.h"
 #include "http/repository.h"
 
-/* Finds that out, and sets repo->server. 0, also where it was not found out; -ECANCELED; -ENOMEM. */
+/*
+ * Finds that out, and sets repo->server. 0, also where it was not found out; -ECANCELED; -ENOMEM.
+ */
 int fetch_reach(const struct fetch_options *options, struct repository *repo);
 
 #endif

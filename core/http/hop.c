@@ -418,7 +418,9 @@ int http_hop_error(struct http_stream *s, CURLcode code, const char **ret_why)
 		return -EHOSTUNREACH;
 	case CURLE_COULDNT_CONNECT:
 		curl_easy_getinfo(s->easy, CURLINFO_OS_ERRNO, &os_error);
-		/* -EAGAIN means "nothing yet" to the owner; a proxy that refuses is not the server */
+		/*
+		 * -EAGAIN means "nothing yet" to the owner; a proxy that refuses is not the server
+		 */
 		return os_error > 0 && os_error != EAGAIN && !s->proxied ? -(int)os_error :
 									   -EHOSTUNREACH;
 	case CURLE_OPERATION_TIMEDOUT:

@@ -27,8 +27,8 @@
  *  - The token of a hub that has http, which is one on this machine, does not go through a proxy.
  *  - A 401 that says where anybody can get a token is followed, once, without credentials, as a
  *    redirect would be; that server has https, or is on this machine, or is one that the user has
- *    named in plain_http. The token goes to the origin that wanted it and nowhere else, and there to
- *    one repository or directory.
+ *    named in plain_http. The token goes to the origin that wanted it and nowhere else, and there
+ *    to one repository or directory.
  *  - What the user has for a registry is sent when this asks for it: there, or to the server that
  *    it names for tokens; never for a URL of LINKS, and not behind a redirect.
  *  - A request that sends a body goes to its URL and nowhere else: it follows no redirect.
@@ -155,7 +155,9 @@ struct http_request {
 	bool no_cache;	     /* ask caches on the way to look again */
 	bool new_connection; /* not one that is there: it may lead to another machine */
 	bool probe; /* a body that cannot be used (-EOPNOTSUPP) is no failure: it is not logged */
-	/* asked without a token or a login, where one is wanted too; of this machine, past proxies */
+	/*
+	 * asked without a token or a login, where one is wanted too; of this machine, past proxies
+	 */
 	bool untold;
 	/*
 	 * set when a failure is logged; later ones go to the debug log. Until http_close(). Or NULL

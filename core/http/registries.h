@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the user says of registries: by the option plain_http, and in the files of docker and podman.
+ * What the user says of registries: by the option plain_http, and in the files of docker and
+ * podman.
  *
  *	daemon.json of docker, /etc/docker/ and ~/.config/docker/: `insecure-registries`, which here
  *	means that http will do, never that a certificate is not checked; `registry-mirrors`, which

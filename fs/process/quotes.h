@@ -5,8 +5,8 @@
 
 /*
  * Copies options for libfuse: NAME="VALUE", in which a comma is a part of the value, becomes
- * NAME=VALUE with a backslash before each comma. Options of the kernel keep their quotes. Malloc'ed;
- * NULL: out of memory.
+ * NAME=VALUE with a backslash before each comma. Options of the kernel keep their quotes.
+ * Malloc'ed; NULL: out of memory.
  */
 char *quotes_remove(const char *options);
 
