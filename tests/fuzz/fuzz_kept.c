@@ -235,8 +235,21 @@ static void check_notes(const struct mount *m, const uint8_t *data, size_t n)
 		found = inode_notes_find(m->notes, ino);
 		if (!found)
 			continue;
-		CHECK(ino >> 48 && ino >> 48 < m->epoch && !carton_number(m->carton, found));
+		CHECK(ino >> 48 && ino >> 48 < m->epoch && mount_is_generated(m, found));
 		CHECK(inode_notes_ino(m->notes, found));
+	}
+}
+
+/* A number from outside, as of a file handle that was forged, leads to a node or nowhere. */
+static void check_forged(const struct mount *m, const uint8_t *data, size_t n)
+{
+	for (size_t i = 0; i + 8 <= n; i++) {
+		struct carton_node *node;
+		uint64_t ino;
+
+		memcpy(&ino, data + i, sizeof(ino));
+		node = mount_node(m, ino);
+		CHECK(!node || carton_by_number(m->carton, carton_number(m->carton, node)) == node);
 	}
 }
 
@@ -250,6 +263,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 		CHECK(k.resumed && k.failed == 0);
 		check_nodes(&m);
 		check_notes(&m, data, n);
+		check_forged(&m, data, n);
 	}
 	check_device(pair[1]);
 	end(&k, &m);
