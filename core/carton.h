@@ -598,6 +598,13 @@ void carton_places(struct carton *c, struct carton_places *ret);
 /* `source` as it may be shown: a URL without credentials, query and fragment. Returns `ret`. */
 char *carton_source_label(const char *source, char *ret, size_t n);
 
+/*
+ * The file with certificates of authorities that the environment (SSL_CERT_FILE and others) names
+ * for what is fetched from that source, in place of the system's: malloc'ed; NULL: none is named,
+ * or there is no memory. The option cacert goes before it.
+ */
+char *carton_authorities(const char *source);
+
 /* ---- making cartons ---- */
 
 enum carton_pack_mode {

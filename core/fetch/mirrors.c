@@ -99,6 +99,24 @@ static char *expand_object(const struct mirrors *m, const struct template *t,
 
 /* ---- making ---- */
 
+int mirrors_replace(struct mirrors *m, const char *before, const char *after)
+{
+	size_t len = strlen(before);
+
+	for (size_t i = 0; m && i < m->n; i++) {
+		struct template *t = &m->list[i];
+		char *text;
+
+		if (strncmp(t->text, before, len) != 0)
+			continue;
+		if (asprintf(&text, "%s%s", after, t->text + len) < 0)
+			return -ENOMEM;
+		free(t->text);
+		t->text = text;
+	}
+	return 0;
+}
+
 static int refuse(const char *text, const char *why)
 {
 	char shown[256];

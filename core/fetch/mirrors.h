@@ -13,7 +13,7 @@
  * percent-encoded in URLs; slashes are not, before a `?`. A template with {source} and none of the
  * others is for the carton itself.
  *
- * Threads: constant once made.
+ * Threads: constant once made, but for mirrors_replace(), before anything is fetched.
  */
 #ifndef CARTON_FETCH_MIRRORS_H
 #define CARTON_FETCH_MIRRORS_H
@@ -31,6 +31,9 @@ struct mirrors;
  */
 int mirrors_new(char *const *templates, const char *source, struct mirrors **ret);
 void mirrors_free(struct mirrors *m); /* NULL-safe */
+
+/* Puts `after` in the place of `before`, with which some templates begin. 0 or -ENOMEM. */
+int mirrors_replace(struct mirrors *m, const char *before, const char *after);
 
 /* The URLs of an object: an array that ends with NULL, of malloc'ed texts. 0 or -ENOMEM. */
 int mirrors_urls(const struct mirrors *m, const uint8_t sha256[SHA256_SIZE], const char *path,

@@ -7,6 +7,7 @@
 #include "base/cancel.h"
 #include "base/semaphore.h"
 #include "base/util.h"
+#include "fetch/mirrors.h"
 #include "http/http.h"
 
 struct reaching {
@@ -40,6 +41,7 @@ static int ask(const struct fetch_options *o, const char *url)
 	int64_t until = now_ms() + o->timeout_ms;
 	struct http_stream *stream;
 	struct http_response answer;
+	char *to;
 	int r;
 
 	semaphore_init(&x.news, 0);
@@ -49,6 +51,11 @@ static int ask(const struct fetch_options *o, const char *url)
 		while ((r = http_answer(stream, &answer)) == -EAGAIN)
 			if (cancel_fired(o->cancel) || !semaphore_wait(&x.news, until))
 				break;
+		/* it has https: what it leads to is another matter */
+		to = http_answered_by(stream);
+		if (r < 0 && to)
+			r = 0;
+		free(to);
 		http_close(stream);
 		cancel_hook_remove(o->cancel, &x.hook);
 	}
@@ -56,18 +63,63 @@ static int ask(const struct fetch_options *o, const char *url)
 	return cancel_fired(o->cancel) ? -ECANCELED : r;
 }
 
-int fetch_reach(const struct fetch_options *o, struct repository *repo)
+/* 1: the server of an https URL, up to its path, has no https; 0: it has, or that is not known. */
+static int lacks_https(const struct fetch_options *o, const char *server)
 {
 	char *url;
 	int r;
 
-	if (!repo->plain || strncmp(repo->server, "https:", 6) != 0)
-		return 0;
-	if (asprintf(&url, "%s/v2/", repo->server) < 0)
+	if (asprintf(&url, "%s/v2/", server) < 0)
 		return -ENOMEM;
 	r = ask(o, url);
 	free(url);
 	if (r == -ECONNREFUSED || r == -EPROTONOSUPPORT)
-		repository_by_http(repo, true);
+		return 1;
 	return r == -ECANCELED || r == -ENOMEM ? r : 0;
+}
+
+int fetch_reach(const struct fetch_options *o, struct repository *repo)
+{
+	int r;
+
+	if (!repo->plain || strncmp(repo->server, "https:", 6) != 0)
+		return 0;
+	r = lacks_https(o, repo->server);
+	if (r > 0)
+		repository_by_http(repo, true);
+	return r < 0 ? r : 0;
+}
+
+static int use_http(struct registry_mirror *m, struct mirrors *templates)
+{
+	char *text;
+	int r;
+
+	if (asprintf(&text, "http%s", m->base + strlen("https")) < 0)
+		return -ENOMEM;
+	r = mirrors_replace(templates, m->base, text);
+	free(m->base);
+	m->base = text;
+	m->plain = false;
+	return r;
+}
+
+int fetch_reach_mirrors(const struct fetch_options *o, struct registry_mirror *list, size_t n,
+			struct mirrors *templates)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < n && r >= 0; i++) {
+		char *server;
+
+		if (!list[i].plain)
+			continue;
+		server = strndup(list[i].base,
+				 (size_t)(strstr(list[i].base, "/v2/") - list[i].base));
+		r = server ? lacks_https(o, server) : -ENOMEM;
+		free(server);
+		if (r > 0)
+			r = use_http(&list[i], templates);
+	}
+	return r < 0 ? r : 0;
 }

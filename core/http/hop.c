@@ -377,8 +377,13 @@ void http_hop_end(struct http_stream *s)
 static bool no_tls(struct http_stream *s, CURLcode code, const char **ret_why)
 {
 	struct http_url_parts p;
+	long connected = 0;
 
 	if (code != CURLE_SSL_CONNECT_ERROR || !strstr(*ret_why, "wrong version number"))
+		return false;
+	/* it may be the proxy that has no TLS */
+	curl_easy_getinfo(s->easy, CURLINFO_HTTP_CONNECTCODE, &connected);
+	if (s->proxied && connected != 200)
 		return false;
 	*ret_why = "its server does not speak https: is the URL one of http://?";
 	/* as the URLs of a registry are made of oci:// */

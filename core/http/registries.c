@@ -639,8 +639,7 @@ static int add_base(struct list *to, const struct mirror *m, const char *scheme,
 	if (r < 0)
 		return r;
 	at = LAST(*to, struct registry_mirror);
-	at->tags = m->tags;
-	at->digests = m->digests;
+	*at = (struct registry_mirror){ .tags = m->tags, .digests = m->digests };
 	if (asprintf(&at->base, "%s://%.*s/v2%s", scheme, (int)(name - ref), ref, name) < 0) {
 		at->base = NULL;
 		return -ENOMEM;
@@ -652,16 +651,17 @@ static int add_mirror(const struct registries *r, struct list *to, const struct 
 		      const char *ref, size_t matched)
 {
 	char *at = replace(ref, matched, m->location), *host;
+	size_t n;
 	bool plain;
 	int result = at ? 0 : -ENOMEM;
 
 	host = at ? strndup(at, strcspn(at, "/")) : NULL;
 	plain = host && (m->plain || m->insecure || registries_plain(r, host, NULL));
-	if (result == 0 && !m->plain)
-		result = add_base(to, m, "https", at);
-	/* the next place, where it has no https */
-	if (result == 0 && plain)
-		result = add_base(to, m, "http", at);
+	n = to->n;
+	if (result == 0)
+		result = add_base(to, m, m->plain ? "http" : "https", at);
+	if (to->n > n)
+		LAST(*to, struct registry_mirror)->plain = plain && !m->plain;
 	free(host);
 	free(at);
 	return result;

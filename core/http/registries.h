@@ -64,6 +64,7 @@ int registries_locate(const struct registries *r, const char *host, const char *
 
 struct registry_mirror {
 	char *base;	    /* SCHEME://HOST/v2/NAME */
+	bool plain;	    /* has https, and may be asked by http where the host has none */
 	bool tags, digests; /* what it is asked for, of manifests */
 };
 

@@ -413,6 +413,8 @@ bool http_token_forgoes(struct http_stream *s)
 		return ended && status == 401 && forget_login(s, l);
 	if (status < 400 || status == 429 || status > 499)
 		return false;
+	/* another status says nothing of the login, which is kept as long as the process */
+	ended = ended && (status == 400 || status == 401) && !s->sends;
 	if (!q->more && !(ended && forget_login(s, l)))
 		return false;
 	/* others look whether the same is asked for */

@@ -2,6 +2,7 @@
 /* A repository of a hub: the carton that says what it has. */
 
 #include "archive/container.h"
+#include "fetch/reach.h"
 #include "import/import.h"
 #include "open/kind.h"
 
@@ -40,6 +41,9 @@ static int entries(struct carton_source *s, struct container **ret)
 	char commit[LISTING_COMMIT];
 	int r = open_network(s);
 
+	if (r == 0 && c->fetch.http)
+		r = fetch_reach_mirrors(&c->fetch, s->place.mirrors, s->place.n_mirrors,
+					c->mirrors);
 	if (r < 0)
 		return r;
 	if (s->pack)

@@ -449,6 +449,14 @@ bool carton_has_room(struct carton *c, uint64_t bytes)
 	return c->cache && cache_reserve(c->cache, bytes) == 0;
 }
 
+char *carton_authorities(const char *source)
+{
+	const char *variable;
+	char *path = NULL;
+
+	return http_bundle(source, &path, &variable) == 0 ? path : NULL;
+}
+
 char *carton_source_label(const char *source, char *ret, size_t n)
 {
 	return http_source_label(source, ret, n);

@@ -190,7 +190,7 @@ static int look(struct push *p, struct push_blob *b)
 	forget(p, b);
 	last = (uint64_t)MAX(a.head.upload_last, 0);
 	/* 0-0 is what registries say of nothing, too */
-	if (r < 0 || last == 0 || last >= b->size) {
+	if (r < 0 || last == 0 || last >= b->size || !a.location) {
 		free(a.location);
 		return 0;
 	}
@@ -343,9 +343,11 @@ static int send_once(struct push *p, struct push_blob *b, const char *digest)
 	enum push_way way;
 	bool again;
 	char *url;
-	int r = b->tried && b->location ? look(p, b) : 0;
+	/* the answer to `mount` may have begun one, too */
+	bool old = b->tried && b->location;
+	int r = old ? look(p, b) : 0;
 
-	again = b->location;
+	again = old && b->location;
 	if (r == 0 && !b->location)
 		r = begin(p, b, digest, false);
 	way = way_of(p, b);

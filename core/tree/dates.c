@@ -224,15 +224,17 @@ static void set_finish(struct number_set *s, struct budget *budget)
 /* Gives a node whose number an earlier path has another one that is free. */
 static int renumber(struct tree *t, struct number_set *s, const struct node *n, uint64_t ino)
 {
-	uint64_t taken = 0;
+	uint64_t prefix = tree_hash(ino, n->name, strlen(n->name)), count = 0, taken = 0;
 	int r = budget_room(t->budget, &taken, t->renumbered, &t->cap_renumbered,
 			    t->n_renumbered + 1);
 
 	if (r < 0)
 		return r;
-	do
-		ino = ino_of(tree_hash(ino, n->name, strlen(n->name)));
-	while (set_add(s, ino));
+	/* with a count, so that no name leads in a circle of numbers that are taken */
+	do {
+		count++;
+		ino = ino_of(tree_hash_words(prefix, &count, 1));
+	} while (set_add(s, ino));
 	t->renumbered[t->n_renumbered++] = (struct numbered){ n, ino };
 	return 0;
 }

@@ -280,7 +280,7 @@ bool mounter_serve(struct fuse_session *session, const struct options *o, int so
 	struct state s = { .options = o, .session = session, .socket = socket };
 	bool quit;
 
-	opener_init(&s.opener, &o->values.carton);
+	opener_init(&s.opener, &o->values.carton, o->source);
 	quit = run(&s);
 	close_both(s.opener.fds);
 	opener_finish(&s.opener);

@@ -24,12 +24,14 @@ char *opener_netrc(void)
 	return home && asprintf(&path, "%s/.netrc", home) >= 0 ? path : NULL;
 }
 
-void opener_init(struct opener *o, const struct carton_options *options)
+void opener_init(struct opener *o, const struct carton_options *options, const char *source)
 {
 	*o = (struct opener){ .fds = { -1, -1 } };
 	if (options->offline)
 		return;
-	o->files[0] = options->cacert;
+	if (!options->cacert)
+		o->authorities = carton_authorities(source);
+	o->files[0] = options->cacert ? options->cacert : o->authorities;
 	o->files[1] = options->header_file;
 	o->netrc = opener_netrc();
 	o->files[2] = o->netrc;
@@ -38,6 +40,7 @@ void opener_init(struct opener *o, const struct carton_options *options)
 void opener_finish(struct opener *o)
 {
 	free(o->netrc);
+	free(o->authorities);
 }
 
 static bool is_listed(const struct opener *o, const char *path)

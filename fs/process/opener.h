@@ -20,10 +20,14 @@ struct opener {
 	int fds[2]; /* a seccomp listener, and /proc/PID/mem of the confined process; -1: not yet */
 	const char *files[3]; /* NULL: none */
 	char *netrc;	      /* files[2], malloc'ed */
+	char *authorities;    /* files[0], if the option does not name them; malloc'ed */
 };
 
-/* Takes the list from the options, whose strings must outlive it. */
-void opener_init(struct opener *o, const struct carton_options *options);
+/*
+ * Takes the list from the options, whose strings must outlive it, and from what the environment
+ * says for that source.
+ */
+void opener_init(struct opener *o, const struct carton_options *options, const char *source);
 
 /* Closes no descriptor. */
 void opener_finish(struct opener *o);

@@ -254,7 +254,7 @@ def long_carton(disk):
 
 def test_signal_during_a_long_open(mount, long_carton):
     """SIGTERM while megabytes are being hashed for someone: the end does not wait for that."""
-    with mount(long_carton[0]) as m:
+    with mount(long_carton[0], '-o', 'seals=off') as m:
         reader = subprocess.Popen(['cat', m / 'model/big'], stdout=subprocess.DEVNULL,
                                   stderr=subprocess.DEVNULL)
         in_open(reader.pid, m / 'model/big')
@@ -382,7 +382,7 @@ def test_interrupted_reader(mount, long_carton, who, sig):
 
 def test_other_readers_wait_on(mount, disk, long_carton):
     """Of three readers of one cold file the first is killed: the others get it."""
-    with mount(long_carton[0]) as m:
+    with mount(long_carton[0], '-o', 'seals=off') as m:
         head = ['head', '-c', '5', m / 'model/big']
         readers = [subprocess.Popen(head, stdout=subprocess.PIPE) for _ in range(3)]
         for r in readers:
@@ -406,7 +406,7 @@ try:
 except Stop:
     print('stopped')
 """
-    with mount(long_carton[0]) as m:
+    with mount(long_carton[0], '-o', 'seals=off') as m:
         p = subprocess.Popen(['/usr/bin/python3', '-c', code, m / 'model/big'],
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         in_open(p.pid, m / 'model/big')

@@ -246,6 +246,16 @@ def test_a_mirror(mount, cache, work, plain, user):
         assert [p for p, _ in registry.seen if 'manifests' in p]
 
 
+@pytest.mark.parametrize('option', [(), ('--plain-http=127.0.0.1',)])
+def test_a_failed_certificate_of_a_mirror(cache, tls, plain, user, option):
+    """Somebody on the way cannot turn it to http, whose word would be taken for a tag: the registry is asked instead."""
+    with Front(plain) as registry, Peek(tls.port) as mirror:
+        at = mirrored(registry.host, (f'127.0.0.1:{mirror.port}', 'insecure = true'))
+        p = ctl('hash', cache.flag, *option, url(registry.port), env=user(podman=at))
+        assert p.returncode == 0, p.stderr
+        assert mirror.first and set(mirror.first) == {b'\x16'}
+
+
 @pytest.mark.parametrize('pull, tag, digest', [('all', 1, 1), ('tag-only', 1, 0), ('digest-only', 0, 1), (None, 0, 1)])
 def test_what_a_mirror_is_for(cache, plain, user, pull, tag, digest):
     more = 'mirror-by-digest-only = true' if pull is None else ''

@@ -263,7 +263,8 @@ LATER = dict(noetag=1, lastmod='Tue, 01 Jan 2030 00:00:00 GMT')
 @pytest.mark.parametrize('new', [False, True], ids=['same', 'new'])
 @pytest.mark.parametrize('first, then', [
     ({}, dict(newetag=1)), ({}, dict(newetag=1, unconditional=1)), ({}, dict(notag206=1)), ({}, dict(never=1)),
-    (DATED, LATER), (DATED, LATER | dict(unconditional=1)), (DATED, DATED | dict(notag206=1))], ids=str)
+    (DATED, LATER), (DATED, LATER | dict(unconditional=1)), (DATED, DATED | dict(notag206=1))],
+    ids=['tag', 'tag for each', 'no tag', 'never', 'date', 'date for each', 'date without tag'])
 def test_validators_that_change(fault, mount_fg, cache, first, then, new):
     """
     Another ETag or date, or none: of the same carton the bytes are right, as their hashes say; of a new one of the same

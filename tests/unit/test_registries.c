@@ -155,9 +155,9 @@ static void mirrors(const struct registries *r, const char *host, const char *na
 
 	assert_int_equal(registries_mirrors(r, host, name, &found, &n), 0);
 	for (size_t i = 0; i < n; i++)
-		snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s%s %s%s",
+		snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s%s %s%s%s",
 			 i ? ", " : "", found[i].base, found[i].tags ? "t" : "",
-			 found[i].digests ? "d" : "");
+			 found[i].digests ? "d" : "", found[i].plain ? "p" : "");
 	assert_string_equal(text, want);
 	registry_mirrors_free(found, n);
 }
@@ -176,12 +176,12 @@ static void test_mirrors(void **state)
 		"\"ftp://g\", \"https://joe:pw@f\", \"https://\"]}";
 
 	(void)state;
-	mirrors(r, "a", "t/x", "https://m:5/v2/p/x td, https://n/v2/x t, http://n/v2/x t");
+	mirrors(r, "a", "t/x", "https://m:5/v2/p/x td, https://n/v2/x tp");
 	mirrors(r, "a", "u/x", "");
 	assert_int_equal(registries_parse_docker(r, "daemon.json", more, strlen(more)), 0);
 	mirrors(r, "docker.io", "library/x",
 		"https://k/v2/library/x d, https://j/v2/library/x td, http://i:5/v2/q/library/x td");
-	mirrors(r, "a", "t/x", "https://m:5/v2/p/x td, https://n/v2/x t, http://n/v2/x t");
+	mirrors(r, "a", "t/x", "https://m:5/v2/p/x td, https://n/v2/x tp");
 	registries_free(r);
 }
 

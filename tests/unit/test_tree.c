@@ -554,8 +554,8 @@ static void test_clash(void **state)
 	} links[] = {
 		{ "l020144f", 0x5c51c5aae1c6, 0x5c51c5aae1c6 },
 		{ "l096d78f", 0x28a36cbde2a3, 0x28a36cbde2a3 },
-		{ "l2069b1e", 0x5c51c5aae1c6, 0x57bba845b839 },
-		{ "l39916f6", 0x28a36cbde2a3, 0x6407151bf20f },
+		{ "l2069b1e", 0x5c51c5aae1c6, 0x6eb64e29ef0c },
+		{ "l39916f6", 0x28a36cbde2a3, 0x37d453378d94 },
 		{ "other", 0x2ef2704f9ff3, 0x2ef2704f9ff3 },
 	};
 	struct budget budget = { .limit = MIB };
