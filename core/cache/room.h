@@ -20,6 +20,9 @@
 
 #include "cache/file.h"
 
+/* An entry that is there, but cannot be used or removed, is tried so often: then room_next(). */
+#define CACHE_TRIES 8
+
 struct room {
 	/* the owner's */
 	const char *name;    /* of what has the bytes, for the log; or NULL */

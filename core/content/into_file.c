@@ -13,8 +13,6 @@
 #include "content/internal.h"
 #include "content/entry_part.h"
 
-#define CACHE_TRIES 8
-
 /* what the key of a file of chunks begins with; its hashes are read so many at once */
 #define CHUNKS_KEY "chunks"
 #define KEY_BLOCK 128

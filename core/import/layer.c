@@ -163,6 +163,7 @@ static int fetch_blob(struct layer_get *g)
 			     .key = g->layer->blob,
 			     .size = g->layer->blob_size };
 	struct file *dest;
+	unsigned found = 0;
 	bool again;
 	int r;
 
@@ -174,6 +175,11 @@ static int fetch_blob(struct layer_get *g)
 			r = read_cached(g);
 			if (r != -ENOENT)
 				return r;
+			if (cancel_fired(g->cancel))
+				return -ECANCELED;
+			/* again and again when it cannot be opened, or is damaged and cannot be removed */
+			if (++found >= CACHE_TRIES)
+				room_next(&room, r, 0);
 			continue;
 		}
 		if (r < 0)

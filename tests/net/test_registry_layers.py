@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Artifacts whose layers are archives: tars of docker-registry, read once, hashed, and shown as their files."""
 import errno
+import fcntl
 import hashlib
 import json
 import os
@@ -225,6 +226,19 @@ def test_a_damaged_blob_in_the_cache(mount, cache, registry):
         with mount(f'oci://{front.host}/a/b', *cache.options) as m:
             assert tree(m) == {'a': fault_bytes(100000, seed=72), 'b': b'new'}
             assert cache.objects()[digest_of(ONE)[7:]].read_bytes() == ONE
+
+
+def test_a_blob_that_another_holds(cache, registry):
+    """A cache entry that cannot be looked at: the layer is fetched to a file of its own, and there is no loop."""
+    with only(registry, image(ONE)) as front:
+        url = f'oci://{front.host}/a/b'
+        assert ctl('ls', cache.flag, url).returncode == 0
+        front.artifact = image(ONE, tar({'b': b'new'}))
+        where = cache.objects()[digest_of(ONE)[7:]]
+        with open(where, 'rb') as f:
+            fcntl.flock(f, fcntl.LOCK_EX)
+            p = ctl('ls', cache.flag, url)
+        assert p.returncode == 0 and 'model/a' in p.stdout and 'model/b' in p.stdout, p.stderr
 
 
 def test_a_damaged_tar_in_the_cache(mount, cache, registry):
