@@ -147,7 +147,7 @@ int layer_compare(struct layer_get *g, const uint8_t found[SHA256_SIZE])
 static int end_blob(struct layer_get *g, struct hashed *h, int result)
 {
 	uint8_t found[SHA256_SIZE];
-	bool faulty = result == -EBADMSG;
+	bool faulty = result == -EBADMSG || result == -EOPNOTSUPP || result == -EFBIG;
 	int r = faulty ? drain(g, &h->stream) : result;
 
 	r = hashed_end(h, r, found);

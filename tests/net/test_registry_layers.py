@@ -228,6 +228,20 @@ def test_a_damaged_blob_in_the_cache(mount, cache, registry):
             assert cache.objects()[digest_of(ONE)[7:]].read_bytes() == ONE
 
 
+def test_a_blob_in_the_cache_that_became_sparse(cache, registry):
+    """What cannot be read as a tar because it is damaged is fetched again, too."""
+    with only(registry, image(ONE)) as front:
+        url = f'oci://{front.host}/a/b'
+        assert ctl('ls', cache.flag, url).returncode == 0
+        where = cache.objects()[digest_of(ONE)[7:]]
+        where.chmod(0o600)
+        where.write_bytes(sparse().ljust(len(ONE), b'\0'))
+        front.artifact = image(ONE, tar({'b': b'new'}))
+        p = ctl('ls', cache.flag, url)
+        assert p.returncode == 0 and 'model/b' in p.stdout, p.stderr
+        assert cache.objects()[digest_of(ONE)[7:]].read_bytes() == ONE
+
+
 def test_a_blob_that_another_holds(cache, registry):
     """A cache entry that cannot be looked at: the layer is fetched to a file of its own, and there is no loop."""
     with only(registry, image(ONE)) as front:
