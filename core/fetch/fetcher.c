@@ -114,8 +114,12 @@ static void end_try(struct fetcher *x, int r)
 		over(x, r);
 		return;
 	}
-	/* not all of them came from there: that place has to send them all */
-	if (r == -EBADMSG && x->have > 0 && x->f.what == FETCH_FILE) {
+	/*
+	 * Not all of them came from there: that place has to send them all. Once: a try that began
+	 * again in the middle has kept bytes as well, and they may be its own.
+	 */
+	if (r == -EBADMSG && x->have > 0 && x->f.what == FETCH_FILE && !x->u->anew) {
+		x->u->anew = true;
 		x->have = 0;
 		x->phase = FETCH_BEGIN;
 		return;

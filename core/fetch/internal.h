@@ -33,6 +33,7 @@ struct url {
 	bool gzip;	 /* its answers are coded so */
 	bool no_head;	 /* a HEAD of it is no use */
 	bool again;	 /* was refused once, and is asked again on a new connection */
+	bool anew;	 /* was asked for all bytes anew, since it had not sent all wrong ones */
 	bool too_large;	 /* more than max_size */
 	int error;	 /* of the last try, */
 	int status;	 /* and its status, or 0 */

@@ -9,7 +9,7 @@ import pytest
 
 from harness import ctl
 from origin import MIB, PRIVATE, LinkedCarton, fault_bytes, lines_of, nginx_at
-from rawhttp import Raw, right
+from rawhttp import Raw, head, right
 from served import Handler, Served
 from tensorfiles import weights
 from zipwriter import Carton
@@ -79,6 +79,27 @@ def test_other_bytes_for_the_last(cache, url, fault):
 def test_several_validators(fault, cache, url, kind):
     """412 to the tag that was just sent, or machines with a tag each: the end is compared, and the hashes decide."""
     cat(cache, url(**kind))
+
+
+MANY = 150                              # requests: who asks for more never stops
+
+
+@pytest.mark.parametrize('connections', [1, 8])
+def test_several_validators_of_wrong_bytes(tmp_path, cache, connections):
+    """Each try begins again in the middle, with the bytes that it has: all are asked for anew once, and not for ever."""
+    x = fault_bytes(9 * MIB, seed=5)
+    Carton(method='stored').add('model/x', x).write(tmp_path / 'd')
+    data = bytearray((tmp_path / 'd').read_bytes())
+    data[data.index(x) + 1000] ^= 1
+
+    def answer(r):
+        if len(raw.requests) > MANY:
+            return [head(404, 'Content-Length: 0')]
+        return right(r, etag='ETag: "B"' if MIB // 4 < r.range[0] < 8 * MIB else 'ETag: "A"')
+    with Raw({'d': bytes(data)}, {'d': answer}) as raw:
+        p = ctl('fetch', cache.flag, f'--connections={connections}', raw.url('d'))
+    assert p.returncode == 1 and len(raw.requests) <= MANY, p.stderr
+    assert len(lines_of(p.stderr, 'model/x: sha256 mismatch')) == 1, p.stderr
 
 
 @pytest.mark.parametrize('kind, says', [(dict(never=1), ''), (dict(tags=2), 'changed'), (dict(tags=2, unconditional=1), 'changed'),
