@@ -7,14 +7,20 @@
 #include "archive/libarchive.h"
 #include "base/util.h"
 
-#define BLOCK (256 * KIB)
+#define BLOCK (64 * KIB)
 #define TAR_BLOCK 512
+/*
+ * of one entry: libarchive keeps a map of holes in 12 times its bytes, and takes the time of their
+ * square for lists of rights
+ */
+#define MAX_HEADER (192 * KIB)
 
 struct reading {
 	const struct tar_scan *s;
 	struct archive *a;
-	int error; /* of the stream */
-	size_t n;  /* entries so far */
+	int error;     /* of the stream */
+	size_t n;      /* entries so far */
+	size_t header; /* bytes that were read since the last entry or the last data */
 	char block[BLOCK];
 };
 
@@ -26,6 +32,11 @@ static la_ssize_t on_read(struct archive *a, void *ctx, const void **ret_block)
 	ssize_t got = cancel_fired(rd->s->cancel) ? -ECANCELED :
 						    stream_read(rd->s->in, rd->block, BLOCK);
 
+	rd->header += got > 0 ? (size_t)got : 0;
+	if (rd->header > MAX_HEADER)
+		got = log_error(-EBADMSG, rd->s->name,
+				"has a header of more than %d KiB, behind %zu entries",
+				(int)(MAX_HEADER / KIB), rd->n);
 	if (got < 0) {
 		rd->error = (int)got;
 		la.archive_set_error(a, (int)-got, "cannot read");
@@ -68,6 +79,27 @@ static int refuse_form(const struct reading *rd, const struct tar_entry *e)
 			 rd->s->name);
 }
 
+static int next_data(struct reading *rd, const void **ret, size_t *ret_n, la_int64_t *ret_off)
+{
+	int code = la.archive_read_data_block(rd->a, ret, ret_n, ret_off);
+
+	rd->header = 0;
+	return code;
+}
+
+/* The data of what is no file, which do not count as a header. */
+static int skip_data(struct reading *rd)
+{
+	const void *data;
+	la_int64_t off;
+	size_t n;
+	int code;
+
+	while ((code = next_data(rd, &data, &n, &off)) == ARCHIVE_OK)
+		;
+	return code == ARCHIVE_EOF ? 0 : fault(rd);
+}
+
 /* Hashes the data of a file; they must be `size` bytes from e->off on, without a hole. */
 static int read_data(struct reading *rd, struct tar_entry *e, uint64_t size, struct hasher *h)
 {
@@ -77,7 +109,7 @@ static int read_data(struct reading *rd, struct tar_entry *e, uint64_t size, str
 	size_t n;
 	int r;
 
-	while ((r = la.archive_read_data_block(rd->a, &data, &n, &off)) == ARCHIVE_OK) {
+	while ((r = next_data(rd, &data, &n, &off)) == ARCHIVE_OK) {
 		if ((uint64_t)off != done)
 			return refuse_form(rd, e);
 		done += n;
@@ -144,6 +176,8 @@ static int take_entry(struct reading *rd, struct archive_entry *entry)
 	if (e.kind == TAR_FILE)
 		r = la.archive_entry_sparse_count(entry) > 0 ? refuse_form(rd, &e) :
 							       read_file(rd, &e, (uint64_t)size);
+	else
+		r = skip_data(rd);
 	if (r == 0)
 		r = rd->s->entry(rd->s->ctx, &e);
 	free(e.in.tags);
@@ -168,6 +202,7 @@ static int read_all(struct reading *rd)
 
 	while (r == 0) {
 		code = la.archive_read_next_header(rd->a, &entry);
+		rd->header = 0;
 		if (code == ARCHIVE_EOF)
 			return read_rest(rd);
 		/* a warning: a name that is not ASCII, which is taken as it is */

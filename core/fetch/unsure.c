@@ -19,8 +19,10 @@ int unsure_answer(struct fetcher *x, const struct conn *c, const struct http_res
 	/* another request has found out meanwhile */
 	if (c->conditional && !version_asks(v))
 		return 0;
-	/* of a file with a hash any version will do */
+	/* of a file with a hash any version will do; it refuses what had no conditions, too */
 	if (v == &x->found && x->f.check) {
+		if (!v->etag[0] && !v->last_modified[0])
+			return -ESTALE;
 		v->etag[0] = v->last_modified[0] = '\0';
 		return 0;
 	}

@@ -27,7 +27,8 @@ struct hashed {
 static ssize_t hashed_read(struct stream *s, void *ret_buf, size_t n)
 {
 	struct hashed *h = container_of(s, struct hashed, stream);
-	ssize_t got = stream_read(h->in, ret_buf, n);
+	/* what is consumed here may unpack to nothing, without end */
+	ssize_t got = cancel_fired(h->get->cancel) ? -ECANCELED : stream_read(h->in, ret_buf, n);
 	int r = got > 0 ? hasher_feed(&h->hasher, ret_buf, (size_t)got) : 0;
 
 	if (got < 0 || r < 0)

@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import hashlib
+import io
 import json
 import os
 import tarfile
@@ -148,6 +149,20 @@ def sparse():
     return bytes(head) + b'd' * 512 + bytes(1024)
 
 
+def many_holes():
+    """As pax writes a sparse file, but with a map of 100,000 holes, which is parsed before anything is known of it."""
+    text = b'100000\n' + b'0\n0\n' * 100000
+    text += bytes(-len(text) % 512)
+    with io.BytesIO() as f:
+        with tarfile.open(fileobj=f, mode='w', format=tarfile.PAX_FORMAT) as t:
+            member = tarfile.TarInfo('x')
+            member.size = len(text)
+            member.pax_headers = {'GNU.sparse.major': '1', 'GNU.sparse.minor': '0', 'GNU.sparse.name': 'x',
+                                  'GNU.sparse.realsize': '0'}
+            t.addfile(member, io.BytesIO(text))
+        return f.getvalue()
+
+
 ONE = tar({'a': fault_bytes(100000, seed=72)})
 BAD = {
     'a name that goes up': (tar({'a/../../b': b'x'}), 'leads out of the tree'),
@@ -163,6 +178,7 @@ BAD = {
     'cut in a file': (ONE[:50000], 'cannot be read as a tar, behind 1 entries'),
     'cut in a header': (ONE[:300], 'cannot be read as a tar'),
     'a sparse file': (sparse(), 'is a sparse file'),
+    'many holes': (many_holes(), 'has a header of more than 192 KiB, behind 0 entries'),
     'a name that is too long': (tar({'a/' * 2048 + 'b': b'x'}), 'is longer than 4095 bytes'),
     'no tar': (b'GGUF' + bytes(5000), 'cannot be read as a tar'),
     'nothing in it': (tar({'d': directory()}), 'has no files'),
