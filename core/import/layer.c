@@ -177,7 +177,10 @@ static int fetch_blob(struct layer_get *g)
 				return r;
 			if (cancel_fired(g->cancel))
 				return -ECANCELED;
-			/* again and again when it cannot be opened, or is damaged and cannot be removed */
+			/*
+			 * again and again when it cannot be opened, or is damaged and cannot be
+			 * removed
+			 */
 			if (++found >= CACHE_TRIES)
 				room_next(&room, r, 0);
 			continue;
