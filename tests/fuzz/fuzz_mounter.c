@@ -360,6 +360,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
 	struct options o = {
+		.source = "m.carton",
 		.mountpoint = MOUNTPOINT,
 		.values.foreground = true,
 		.values.carton.header_file = HEADER_FILE,
