@@ -290,10 +290,11 @@ class Front:
 class Cut:
     """
     A link to a registry, or a Front, that breaks when a client has sent `after` bytes through one connection, each time while `cuts`
-    are left. `up`: all bytes that clients have sent.
+    are left. The client gets a reset or, if the link is `silent`, can send no more. `up`: all bytes that clients have sent.
     """
 
-    def __init__(self, registry, after, cuts=1):
+    def __init__(self, registry, after, cuts=1, silent=False):
+        self.silent = silent
         self.registry, self.after, self.cuts, self.up = registry, after, cuts, 0
         self.lock, self.socket = threading.Lock(), socket.create_server(('127.0.0.1', 0))
         self.host = f'127.0.0.1:{self.socket.getsockname()[1]}'
@@ -322,6 +323,8 @@ class Cut:
         for s in (a, b):
             with contextlib.suppress(OSError):
                 s.shutdown(socket.SHUT_RDWR)
+            if not self.silent:
+                s.close()       # what comes after that is answered by a reset
 
     def __enter__(self):
         return self

@@ -245,10 +245,12 @@ def test_resumed(work, registry, keeps):
     assert push(path, url)['sent'] == 0
 
 
-def test_resumed_at_docker_registry(work, registry):
+# a silent link is noticed after ten seconds without a byte
+@pytest.mark.parametrize('silent', [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_resumed_at_docker_registry(work, registry, silent):
     """It takes no more of an upload in which a part broke off: another one begins."""
     (path, _), url = large(work), to(registry, work)
-    with Cut(registry, 40 * MIB) as cut:
+    with Cut(registry, 40 * MIB, silent=silent) as cut:
         p = ctl('push', '--connections=1', path, cut.oci(url))
     assert p.returncode == 0 and cut.cuts == 0, p.stderr
     assert [m for m, _, status, _ in registry.requests() if status == 404 and m == 'GET'] and has_tag(registry, url)
