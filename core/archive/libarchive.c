@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "archive/libarchive.h"
 
-#include <pthread.h>
-
 #include "base/library.h"
 #include "base/util.h"
 
@@ -13,17 +11,11 @@ static const struct library_function functions[] = { LIBARCHIVE_FUNCTIONS(FIND) 
 
 _Static_assert(sizeof(LIBARCHIVE_FILE) > 1, "the Makefile has not found the library");
 
-static int outcome;
-
-static void load(void)
-{
-	outcome = library_load(LIBARCHIVE_FILE, functions, ARRAY_SIZE(functions));
-}
-
 int libarchive_load(void)
 {
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	static struct library library = { .file = LIBARCHIVE_FILE,
+					  .functions = functions,
+					  .n = ARRAY_SIZE(functions) };
 
-	pthread_once(&once, load);
-	return outcome;
+	return library_load(&library);
 }

@@ -6,6 +6,7 @@
 #ifndef CARTON_BASE_LIBRARY_H
 #define CARTON_BASE_LIBRARY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct library_function {
@@ -13,11 +14,21 @@ struct library_function {
 	void **ret; /* its address */
 };
 
+struct library {
+	const char *file; /* a name as in DT_NEEDED */
+	const struct library_function *functions;
+	size_t n;
+
+	/* private */
+	bool tried;
+	int outcome;
+};
+
 /*
- * Loads `file` (a name as in DT_NEEDED) and finds its functions; it is never unloaded. 0, or
- * -ELIBACC, logged. Any thread; harmless if it was loaded before.
+ * Loads the library and finds its functions, in the first call; the library is never unloaded. 0,
+ * or -ELIBACC, which the first call logs. Any thread.
  */
-int library_load(const char *file, const struct library_function *functions, size_t n);
+int library_load(struct library *library);
 
 /* Loads `file` if it is installed, so that another library finds it loaded. */
 void library_load_optional(const char *file);

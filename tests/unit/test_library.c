@@ -16,9 +16,12 @@ static void test_loads(void **state)
 {
 	const struct library_function f[] = { { "cos", (void **)&cosine } };
 
+	struct library math = { .file = "libm.so.6", .functions = f, .n = 1 }, again = math;
+
 	(void)state;
-	for (int i = 0; i < 2; i++)
-		assert_int_equal(library_load("libm.so.6", f, ARRAY_SIZE(f)), 0);
+	assert_int_equal(library_load(&math), 0);
+	assert_int_equal(library_load(&math), 0);
+	assert_int_equal(library_load(&again), 0);
 	assert_true(cosine(0) == 1);
 }
 
@@ -35,12 +38,19 @@ static void test_missing(void **state)
 {
 	const struct library_function f[] = { { "no_such_function", (void **)&absent } };
 
+	struct library math = { .file = "libm.so.6", .functions = f, .n = 1 };
+	struct library none = { .file = "libnosuch.so.9", .functions = f, .n = 1 };
+
 	(void)state;
 	carton_log_set(on_log, NULL);
-	assert_int_equal(library_load("libnosuch.so.9", f, 1), -ELIBACC);
+	assert_int_equal(library_load(&none), -ELIBACC);
 	assert_non_null(strstr(logged, "libnosuch.so.9: cannot be loaded: "));
-	assert_int_equal(library_load("libm.so.6", f, 1), -ELIBACC);
+	assert_int_equal(library_load(&math), -ELIBACC);
 	assert_non_null(strstr(logged, "no_such_function"));
+	/* the failure stays, and is logged once */
+	*logged = '\0';
+	assert_int_equal(library_load(&math), -ELIBACC);
+	assert_string_equal(logged, "");
 	assert_null(absent);
 	carton_log_set(NULL, NULL);
 }
