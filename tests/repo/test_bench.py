@@ -59,7 +59,11 @@ def measure(work):
     return call
 
 
-@pytest.mark.parametrize('word', SECTIONS)
+# These take up to a minute, however small their files are: make check-long runs them.
+LONG = 'loaders', 'net', 'goals'
+
+
+@pytest.mark.parametrize('word', [pytest.param(w, marks=pytest.mark.slow) if w in LONG else w for w in SECTIONS])
 def test_each_section(measure, word):
     """It runs, and nothing that it prints is without a condition."""
     sections, shown = measure(word)
