@@ -76,7 +76,7 @@ static int check_place(struct loader *l, const struct entry *e)
 static int report_unlisted(struct loader *l, bool keep_going)
 {
 	const char *listed = l->m->text, *end = listed + l->m->size;
-	char views[LOAD_VIEWS] = "";
+	struct load_views views = { 0 };
 	size_t n = 0;
 	int r = 0;
 
@@ -87,7 +87,7 @@ static int report_unlisted(struct loader *l, bool keep_going)
 		    strcmp(e->name, "MANIFEST") == 0 || strcmp(e->name, "LINKS") == 0 ||
 		    manifest_leaves_out(l->m, e->name))
 			continue;
-		if (load_in_views(l->c, e, views))
+		if (load_in_views(l->c, e, &views))
 			continue;
 		if (n++ < MAX_REPORTED)
 			carton_log(CARTON_LOG_WARNING, e->name,

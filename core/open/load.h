@@ -19,12 +19,14 @@ int load_pin(const char *option, const char *pin, uint8_t ret[SHA256_SIZE]);
 int load_manifest(struct container *c, const char *pin, struct manifest **ret);
 
 /*
- * Is the entry one of a directory of the root that has the marker of generated views, or this
- * directory itself? A copy of a mount has it; a zip is no copy of one. `last` is the last one that
- * was found, with a slash; "" at first.
+ * Tells whether the entry is a directory of the root with the marker of generated views, or below
+ * one: a copy of a mount has such a directory. A zip is never taken for a copy of a mount.
  */
-#define LOAD_VIEWS (MAX_COMPONENT + 2)
-bool load_in_views(struct container *c, const struct entry *e, char last[LOAD_VIEWS]);
+struct load_views {
+	char dir[MAX_COMPONENT + 2]; /* of the entry before, with a slash; "" at first */
+	bool marked;		     /* `dir` has the marker */
+};
+bool load_in_views(struct container *c, const struct entry *e, struct load_views *before);
 
 /*
  * Is there, at the top of a directory that is to be packed, only what belongs into a carton?

@@ -75,20 +75,17 @@ static bool has_marker(struct container *c, const char *dir)
 	return is;
 }
 
-bool load_in_views(struct container *c, const struct entry *e, char last[LOAD_VIEWS])
+bool load_in_views(struct container *c, const struct entry *e, struct load_views *before)
 {
 	size_t n = strcspn(e->name, "/");
-	char dir[LOAD_VIEWS];
 
 	if (c->one_file || n > MAX_COMPONENT || (!e->name[n] && e->kind != ENTRY_DIR))
 		return false;
-	snprintf(dir, sizeof(dir), "%.*s/", (int)n, e->name);
-	if (strcmp(dir, last) == 0)
-		return true;
-	if (!has_marker(c, dir))
-		return false;
-	strcpy(last, dir);
-	return true;
+	if (strncmp(before->dir, e->name, n) != 0 || before->dir[n] != '/') {
+		snprintf(before->dir, sizeof(before->dir), "%.*s/", (int)n, e->name);
+		before->marked = has_marker(c, before->dir);
+	}
+	return before->marked;
 }
 
 /* An old MANIFEST, which is replaced. */
@@ -116,7 +113,7 @@ static const char *listing_fault(const struct entry *e)
 
 int load_check_parts(struct container *c)
 {
-	char views[LOAD_VIEWS] = "";
+	struct load_views views = { 0 };
 	size_t faults = 0;
 
 	for (size_t i = 0; i < c->n_entries && faults < MAX_REPORTED; i++) {
@@ -124,7 +121,7 @@ int load_check_parts(struct container *c)
 		const char *what = listing_fault(e);
 
 		/* for a directory that is not part of a carton, one message is enough */
-		if (what && !strchr(e->name, '/') && !load_in_views(c, e, views)) {
+		if (what && !strchr(e->name, '/') && !load_in_views(c, e, &views)) {
 			carton_log(CARTON_LOG_ERROR, e->name, "%s", what);
 			faults++;
 		}
@@ -135,7 +132,8 @@ int load_check_parts(struct container *c)
 int load_listing(struct container *c, const char *directory, struct manifest **ret)
 {
 	struct buf text = buf_init(MAX_MANIFEST);
-	char word[4096], views[LOAD_VIEWS] = "";
+	struct load_views views = { 0 };
+	char word[4096];
 	int r;
 
 	if (!container_find(c, "carton.toml"))
@@ -147,10 +145,10 @@ int load_listing(struct container *c, const char *directory, struct manifest **r
 	for (size_t i = 0; i < c->n_entries && r == 0; i++) {
 		const struct entry *e = &c->entries[i];
 
-		if (load_in_views(c, e, views)) {
+		if (load_in_views(c, e, &views)) {
 			if (e->kind == ENTRY_FILE &&
-			    strcmp(e->name + strlen(views), VIEWS_MARKER) == 0)
-				carton_log(CARTON_LOG_WARNING, views,
+			    strcmp(e->name + strlen(views.dir), VIEWS_MARKER) == 0)
+				carton_log(CARTON_LOG_WARNING, views.dir,
 					   "is left out: a mount has generated it");
 			continue;
 		}
