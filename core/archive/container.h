@@ -36,7 +36,10 @@ struct entry {
 	uint64_t kind : 2;   /* enum entry_kind */
 	uint64_t has_crc : 1;
 	uint64_t executable : 1;
-	uint32_t crc;	    /* zip */
+	union {
+		uint32_t crc;	/* zip, with has_crc */
+		uint32_t layer; /* import/packed.c, without has_crc: number of the layer */
+	};
 	uint32_t room : 17; /* zip: bytes around the data, up to the next entry: see entry_end() */
 	uint32_t name_len : 12;
 };

@@ -7,7 +7,6 @@
 #include "cache/cache.h"
 #include "import/internal.h"
 
-/* An entry of a layer has no crc; in place of it, the number of its layer. */
 struct packed {
 	struct container container;
 	struct container *zip;
@@ -26,6 +25,7 @@ static struct packed *packed_of(struct container *c)
 	return container_of(c, struct packed, container);
 }
 
+/* Else it is of a layer: entry.layer is set, not entry.crc. */
 static bool is_of_zip(const struct entry *e)
 {
 	return e->has_crc;
@@ -40,7 +40,7 @@ static int packed_locate(struct container *c, const struct entry *e, struct sour
 
 	if (is_of_zip(e))
 		return container_locate(p->zip, e, ret_source, ret_off);
-	*ret_source = source_ref(p->layers[e->crc - 1].source);
+	*ret_source = source_ref(p->layers[e->layer - 1].source);
 	*ret_off = e->header;
 	return 0;
 }
@@ -52,7 +52,7 @@ static int packed_peek(struct container *c, const struct entry *e, void *buf,
 
 	if (is_of_zip(e))
 		return container_peek(p->zip, e, buf, ret_stored);
-	if (source_pread_nowait(p->layers[e->crc - 1].source, buf, (size_t)e->stored, e->header) <
+	if (source_pread_nowait(p->layers[e->layer - 1].source, buf, (size_t)e->stored, e->header) <
 	    0)
 		return -EAGAIN;
 	*ret_stored = buf;
@@ -72,7 +72,7 @@ static void packed_damaged(struct container *c, const struct entry *e)
 
 	if (is_of_zip(e) || !p->cache)
 		return;
-	layer = &p->layers[e->crc - 1];
+	layer = &p->layers[e->layer - 1];
 	cache_drop(p->cache, layer->sha256, layer->source->fd);
 }
 
@@ -128,7 +128,7 @@ static int add_file(void *ctx, const struct layers_file *f)
 				      .method = METHOD_STORED,
 				      .kind = ENTRY_FILE,
 				      .executable = f->executable,
-				      .crc = f->layer,
+				      .layer = f->layer,
 			      });
 }
 
