@@ -57,16 +57,12 @@ static void check_links(struct merge *m, const char *root)
 			continue;
 		to = follow(m, f, root);
 		if (!to) {
-			f->to = NULL;
+			leave_out(m, f);
 			continue;
 		}
 		f->size = to->size;
 		memcpy(f->sha256, to->sha256, SHA256_SIZE);
 	}
-	/* only now, as a link may lead to one that is left out */
-	for (size_t i = 0; i < m->n; i++)
-		if (m->list[i].kind == TAR_SYMLINK && is_shown(&m->list[i], root) && !m->list[i].to)
-			leave_out(m, &m->list[i]);
 }
 
 const char *merge_end(struct merge *m, const char *root)
