@@ -24,8 +24,8 @@ struct compare {
 	struct source *source;
 	uint64_t off;	   /* of the next read */
 	bool *listed;	   /* of each entry of c: libarchive has it */
-	size_t n_unknown;  /* entries whose names are not ASCII, and that are not like that in c */
-	uint64_t unknown;  /* the sum of their shape() */
+	size_t n_unknown;  /* entries with a non-ASCII name that match none of c */
+	uint64_t unknown;  /* sum of the shape() of these entries */
 	size_t n_problems; /* logged */
 	char block[BLOCK];
 };
@@ -104,7 +104,7 @@ static enum entry_kind kind_of(struct archive_entry *entry)
 	return type == AE_IFDIR ? ENTRY_DIR : type == AE_IFLNK ? ENTRY_SYMLINK : ENTRY_FILE;
 }
 
-/* The size of a file; of all else 0. */
+/* The size of a file; 0 for another kind of entry. */
 static uint64_t size_of(struct archive_entry *entry)
 {
 	return kind_of(entry) == ENTRY_FILE && la.archive_entry_size_is_set(entry) ?
@@ -112,7 +112,7 @@ static uint64_t size_of(struct archive_entry *entry)
 		       0;
 }
 
-/* A number for a kind and a size, such that sums of them tell lists of entries apart. */
+/* A hash of a kind and a size. Two lists of entries are compared by the sums of their hashes. */
 static uint64_t shape(enum entry_kind kind, uint64_t size)
 {
 	uint64_t x = (size << 2 | (uint64_t)kind) * 0x9e3779b97f4a7c15;
@@ -151,8 +151,8 @@ static void compare_entry(struct compare *k, struct archive_entry *entry)
 }
 
 /*
- * libarchive gives names in NFC, so it may have two entries of one name that is not ASCII, or name
- * one like another. Such entries are compared as a whole: how many, of which kinds and sizes.
+ * libarchive converts names to NFC, so two entries with non-ASCII names may get the same name, or
+ * one the name of another. Such entries are compared as a whole: their number, kinds and sizes.
  */
 static void compare_missing(struct compare *k)
 {

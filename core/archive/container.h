@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A container is a set of named entries: a zip file (zip.h) or an unpacked directory (dir.h).
+ * A container is a set of named entries: a zip file (zip.h), an unpacked directory (dir.h), or a
+ * zip file together with ranges of layers (import/packed.h).
  *
  * All entries are read, checked and sorted by name when it is opened. Names are valid (path_fault)
  * and unique, and no name is used both as a file and as a directory. Content is not verified here
@@ -30,7 +31,7 @@ struct entry {
 	uint64_t size;	     /* bytes of its content; of a symlink: of its target */
 	uint64_t stored;     /* bytes of its data in the container, compressed or not */
 	uint64_t header;     /* zip: offset of its local header */
-	int64_t mtime : 40;  /* seconds since 1970, where the container is dated */
+	int64_t mtime : 40;  /* seconds since 1970; valid if the container is `dated` */
 	uint64_t flags : 12; /* zip: general purpose bits */
 	uint64_t method : 8; /* enum decode_method */
 	uint64_t kind : 2;   /* enum entry_kind */
@@ -45,7 +46,7 @@ struct entry {
 };
 
 #define MAX_TIME ((INT64_C(1) << 39) - 1) /* of 40 bits */
-#define ENTRY_DESCRIPTOR (1 << 3)	  /* of flags: a data descriptor follows the data */
+#define ENTRY_DESCRIPTOR (1 << 3)	  /* bit of `flags`: a data descriptor follows the data */
 
 /* zip: the offset of the next entry, or of the central directory. */
 static inline uint64_t entry_end(const struct entry *e)
@@ -65,8 +66,8 @@ struct container {
 	size_t n_entries;
 	struct arena names;    /* of entries whose name is not in another text */
 	struct budget *budget; /* counts the tables of the container; outlives it; may be NULL */
-	int64_t mtime;	       /* of the directory or the bare file, where it is dated */
-	bool dated;    /* the times are those of files; in a zip, whoever packs it chooses them */
+	int64_t mtime;	       /* of the directory or the bare file; valid if `dated` */
+	bool dated;    /* the mtimes are those of files on disk, not chosen by who packed a zip */
 	bool remote;   /* reads are requests to a server */
 	bool one_file; /* all entries are ranges of one source, which stays open */
 };
@@ -159,8 +160,8 @@ void container_prepare_compare(void);
 ssize_t container_compare(struct container *c);
 
 /*
- * The bytes of an entry are not those of its hash. Where they are a copy of what can be had again,
- * it is not used again. Any thread.
+ * Reports that the bytes of an entry do not match its hash. If they come from a layer in the cache,
+ * drops that layer, so that the next mount fetches it again. Any thread.
  */
 void container_damaged(struct container *c, const struct entry *e);
 

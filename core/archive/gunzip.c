@@ -12,7 +12,7 @@ struct gunzip {
 	z_stream z;
 	gunzip_put_fn *put;
 	void *ctx;
-	bool between; /* a member has ended: another one may follow, or nothing */
+	bool between; /* a member has ended; the next one or the end of the data follows */
 	unsigned char out[64 << 10];
 };
 

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decodes gzip of several members, one after the other (RFC 1952, 2.2): a body, of which libcurl
- * decodes the first only, or a layer of an artifact. One thread at a time uses a decoder.
+ * Decodes gzip data that may have several members, one after the other (RFC 1952, 2.2), as HTTP
+ * bodies and layers of artifacts may; libcurl decodes only the first member.
+ *
+ * Threads: a decoder is used by one thread at a time.
  */
 #ifndef CARTON_ARCHIVE_GUNZIP_H
 #define CARTON_ARCHIVE_GUNZIP_H
@@ -10,7 +12,7 @@
 
 struct gunzip;
 
-/* Takes decoded bytes: 0 or -errno. */
+/* Receives decoded bytes. 0, or -errno to stop. */
 typedef int gunzip_put_fn(void *ctx, const void *data, size_t n);
 
 int gunzip_new(gunzip_put_fn *put, void *ctx, struct gunzip **ret);
@@ -21,7 +23,7 @@ int gunzip_new(gunzip_put_fn *put, void *ctx, struct gunzip **ret);
  */
 int gunzip_feed(struct gunzip *g, const void *data, size_t n);
 
-/* Checks the end, after all bytes were fed: 0, or -EBADMSG when they were cut off. */
+/* After all bytes were fed: 0, or -EBADMSG if the last member is incomplete. */
 int gunzip_end(const struct gunzip *g);
 
 void gunzip_free(struct gunzip *g); /* NULL-safe */

@@ -10,21 +10,21 @@
 #define BLOCK (64 * KIB)
 #define TAR_BLOCK 512
 /*
- * of one entry: libarchive keeps a map of holes in 12 times its bytes, and takes the time of their
- * square for lists of rights
+ * Limits the headers of one entry. libarchive's map of the holes of a sparse file takes 12 times as
+ * much memory, and access control lists take time that is quadratic in their length.
  */
 #define MAX_HEADER (192 * KIB)
 
 struct reading {
 	const struct tar_scan *s;
 	struct archive *a;
-	int error;     /* of the stream */
+	int error;     /* with which the stream failed; or 0 */
 	size_t n;      /* entries so far */
-	size_t header; /* bytes that were read since the last entry or the last data */
+	size_t header; /* bytes read since libarchive last returned an entry or data */
 	char block[BLOCK];
 };
 
-/* ---- the tar, as libarchive reads it ---- */
+/* ---- reading with libarchive ---- */
 
 static la_ssize_t on_read(struct archive *a, void *ctx, const void **ret_block)
 {
@@ -46,7 +46,7 @@ static la_ssize_t on_read(struct archive *a, void *ctx, const void **ret_block)
 	return got;
 }
 
-/* Why libarchive goes no further. */
+/* The errno of libarchive's failure. Logs it if the tar is at fault. */
 static int fault(const struct reading *rd)
 {
 	const char *why = la.archive_error_string(rd->a);
@@ -87,7 +87,7 @@ static int next_data(struct reading *rd, const void **ret, size_t *ret_n, la_int
 	return code;
 }
 
-/* The data of what is no file, which do not count as a header. */
+/* Skips the data of an entry that is no file; they do not count as a header. */
 static int skip_data(struct reading *rd)
 {
 	const void *data;
@@ -100,7 +100,7 @@ static int skip_data(struct reading *rd)
 	return code == ARCHIVE_EOF ? 0 : fault(rd);
 }
 
-/* Hashes the data of a file; they must be `size` bytes from e->off on, without a hole. */
+/* Hashes the data of a file, which must be `size` bytes from e->off on, without a hole. */
 static int read_data(struct reading *rd, struct tar_entry *e, uint64_t size, struct hasher *h)
 {
 	uint64_t done = 0, end;
@@ -184,7 +184,7 @@ static int take_entry(struct reading *rd, struct archive_entry *entry)
 	return r;
 }
 
-/* What follows the end of the tar is read, too: who gave the stream hashes it. */
+/* Reads the bytes after the end of the tar: the stream's owner hashes all of it. */
 static int read_rest(struct reading *rd)
 {
 	ssize_t got;
@@ -205,7 +205,7 @@ static int read_all(struct reading *rd)
 		rd->header = 0;
 		if (code == ARCHIVE_EOF)
 			return read_rest(rd);
-		/* a warning: a name that is not ASCII, which is taken as it is */
+		/* libarchive warns of a name that is not ASCII; its bytes are used unchanged */
 		r = code == ARCHIVE_OK || code == ARCHIVE_WARN ? take_entry(rd, entry) : fault(rd);
 	}
 	return r;
@@ -219,8 +219,8 @@ void tar_prepare(void)
 int tar_scan(const struct tar_scan *s)
 {
 	/*
-	 * libarchive converts names to the character set of the locale. To none from here, so that
-	 * they stay as they are: it would compose characters of UTF-8, and two names be one.
+	 * libarchive converts names to the character set of the locale. In a UTF-8 locale it would
+	 * compose characters, and two names could become one. In the C locale it converts nothing.
 	 */
 	locale_t plain = newlocale(LC_CTYPE_MASK, "C", (locale_t)0), before;
 	struct reading *rd = calloc(1, sizeof(*rd));

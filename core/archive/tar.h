@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Lists a tar, which libarchive reads as a stream: each entry with where its data is in the tar,
- * and their sha256. So a file of it is a range of the tar, and needs no copy.
+ * Lists the entries of a tar, which libarchive reads as a stream: for each file the offset of its
+ * data in the tar, and their sha256. So a file can be read as a range of the tar, without a copy.
  *
- * Names and targets are the bytes that the tar has, and nothing of them is checked here. Of several
- * entries of one name all are listed.
+ * Names and link targets are the bytes of the tar, unchecked. If several entries have one name, all
+ * of them are listed.
  *
  * Threads: calls share no state.
  */
@@ -30,8 +30,8 @@ struct tar_entry {
 	const char *path, *target; /* the target of a link; else NULL */
 	enum tar_kind kind;
 	bool executable;
-	uint64_t off;	    /* of a file: where its data begins */
-	struct ingested in; /* of a file: its size and hash; its tags, which go after the call */
+	uint64_t off;	    /* of a file: offset of its data in the tar */
+	struct ingested in; /* of a file: size, hash and tags; the tags are freed after the call */
 };
 
 struct tar_scan {
@@ -39,15 +39,15 @@ struct tar_scan {
 	const char *name;	     /* for the log */
 	const struct tagger *tagger; /* makes tags of files from MIN_SEALED bytes; NULL: none */
 	struct cancel *cancel;	     /* may be NULL */
-	/* Gets each entry, in the order of the tar. Not 0 ends the scan. */
+	/* Called for each entry, in the order of the tar. An error of it ends the scan. */
 	int (*entry)(void *ctx, const struct tar_entry *e);
 	void *ctx;
 };
 
 /*
- * 0; -EBADMSG: no tar, or a damaged one; -EOPNOTSUPP: a sparse file, whose bytes are no range of
- * the tar (both logged); -EFBIG: more than MAX_ENTRIES (logged); -ECANCELED; -ENOMEM; -ELIBACC; or
- * the error of the stream or of entry().
+ * 0; -EBADMSG: it is not a tar, or is damaged; -EOPNOTSUPP: it has a sparse file, whose content is
+ * not one range of the tar; -EFBIG: more than MAX_ENTRIES (these three are logged); -ECANCELED;
+ * -ENOMEM; -ELIBACC; or the error of the stream or of entry().
  */
 int tar_scan(const struct tar_scan *s);
 

@@ -8,11 +8,11 @@
 #include "archive/gunzip.h"
 #include "base/util.h"
 
-/* coded bytes that are decoded at a time: of gzip, they are at most 1032 times as many then */
+/* gzip is decoded in steps of so many coded bytes; each byte decodes to at most 1032 */
 #define GZIP_STEP (4 * KIB)
 #define GZIP_OUT (GZIP_STEP * 1032 + 64 * KIB)
 #define IN_BLOCK (128 * KIB)
-/* a window, which is counted once its size is known, and what a decoder takes besides */
+/* memory of a zstd decoder besides its window, which is counted once its size is known */
 #define ZSTD_EXTRA (512 * KIB)
 
 struct unpack {
@@ -20,13 +20,13 @@ struct unpack {
 	struct stream *in;
 	const char *name;
 	struct budget *budget;
-	uint64_t held; /* of it */
+	uint64_t held; /* taken from the budget */
 	bool over;     /* `in` has ended */
 	bool open;     /* inside a zstd frame */
-	size_t at, n;  /* of `block`: what is not decoded yet */
+	size_t at, n;  /* `block` from `at` to `n` is not decoded yet */
 	struct gunzip *gunzip;
-	struct buf out; /* of gunzip: what is decoded, */
-	size_t given;	/* and so much of it was read */
+	struct buf out; /* the decoded bytes of a gzip step */
+	size_t given;	/* how many of them the reader has got */
 	ZSTD_DStream *zstd;
 	char block[IN_BLOCK];
 };
@@ -37,7 +37,7 @@ enum unpack_coding unpack_coding(const void *head, size_t n)
 
 	if (n >= 2 && p[0] == 0x1f && p[1] == 0x8b)
 		return UNPACK_GZIP;
-	/* a frame, or one that is skipped (RFC 8878, 3.1) */
+	/* a zstd frame, or a skippable frame (RFC 8878, 3.1) */
 	if (n >= UNPACK_MAGIC &&
 	    (get_le32(p) == 0xfd2fb528 || (get_le32(p) & 0xfffffff0) == 0x184d2a50))
 		return UNPACK_ZSTD;
@@ -50,7 +50,7 @@ static int bad(const struct unpack *u, const char *what)
 			 u->zstd ? "zstd" : "gzip", what);
 }
 
-/* Reads on, once all that was read is decoded. */
+/* Reads the next block, if all of the last one is decoded. */
 static int refill(struct unpack *u)
 {
 	ssize_t got;
@@ -75,7 +75,7 @@ static int put(void *ctx, const void *data, size_t n)
 	return buf_add(&u->out, data, n);
 }
 
-/* Decodes a step into u->out, which is empty. */
+/* Decodes the next step into u->out, whose bytes were all given. */
 static int gzip_step(struct unpack *u)
 {
 	size_t n = MIN(u->n - u->at, (size_t)GZIP_STEP);
@@ -124,7 +124,7 @@ static int zstd_fault(const struct unpack *u, size_t code)
 	}
 }
 
-/* Counts what the decoder has taken for the frame that it is in. */
+/* Takes from the budget what the decoder has allocated for its current frame. */
 static int count_window(struct unpack *u)
 {
 	uint64_t size = ZSTD_sizeof_DStream(u->zstd);
@@ -159,7 +159,7 @@ static ssize_t zstd_read(struct unpack *u, void *ret_buf, size_t n)
 		left = ZSTD_decompressStream(u->zstd, &out, &in);
 		if (ZSTD_isError(left))
 			return zstd_fault(u, left);
-		/* without input, it may still have output left to give */
+		/* even without input, the decoder may have output left */
 		if (u->over && out.pos == 0 && left != 0)
 			return bad(u, "ends too early");
 		u->at = in.pos;
@@ -171,7 +171,7 @@ static ssize_t zstd_read(struct unpack *u, void *ret_buf, size_t n)
 	return (ssize_t)out.pos;
 }
 
-/* ---- all ---- */
+/* ---- the stream ---- */
 
 static ssize_t unpack_read(struct stream *s, void *ret_buf, size_t n)
 {

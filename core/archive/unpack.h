@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decodes a stream whose length is not known before: gzip of any number of members, or zstd of any
- * number of frames. Its first bytes say which, whatever it is called.
+ * Decodes a stream of unknown length: gzip with any number of members, or zstd with any number of
+ * frames. The first bytes of the data tell which, not a file name or media type.
  *
  * Threads: a stream is used by one thread at a time.
  */
@@ -11,7 +11,7 @@
 #include "base/budget.h"
 #include "base/source.h"
 
-#define UNPACK_MAGIC 4
+#define UNPACK_MAGIC 4 /* bytes that tell the coding */
 
 enum unpack_coding {
 	UNPACK_NONE,
@@ -19,12 +19,12 @@ enum unpack_coding {
 	UNPACK_ZSTD,
 };
 
-/* Which coding begins so? `n` may be less than UNPACK_MAGIC. */
+/* The coding of data that begin with `head`. `n` may be less than UNPACK_MAGIC. */
 enum unpack_coding unpack_coding(const void *head, size_t n);
 
 /*
- * The decoded bytes of `in`, which is owned by the stream, also on failure; `name`, for the log,
- * outlives it. `budget` counts what the coded bytes ask for. 0, -ENOMEM, or -EFBIG over the budget.
+ * Opens a stream of the decoded bytes of `in`, which it takes over, also on failure. `name`, for
+ * the log, outlives it. `budget` counts the memory of the decoder. 0; -ENOMEM; -EFBIG: over budget.
  *
  * Reading fails with -EBADMSG for data that is damaged or cut off; -EOPNOTSUPP for a zstd frame
  * whose window is over MAX_ZSTD_WINDOW_LOG or that needs a dictionary; -EFBIG over the budget;

@@ -20,7 +20,7 @@
 	"hf://ORG/REPO OUT.carton"
 #define POINTER_MIN 100 /* bytes: a version, an oid and a size take more */
 #define POINTER_MAX 1024
-#define POINTERS_READ 10000 /* files of such a size that are read, at most */
+#define POINTERS_READ 10000 /* limits the files that are read */
 #define PICKLE "is a pickle, which runs code when it is loaded: save the model as safetensors"
 
 /* The first that fits. Text is compared in any case of letters, and behind white space. */
@@ -105,7 +105,7 @@ int what_refuse_container(const struct container *c)
 static int is_pointer(struct container *c, const struct entry *e, bool *ret)
 {
 	struct buf text = { 0 };
-	/* what cannot be read is said where it is used */
+	/* an entry that cannot be read is reported where it is used */
 	int r = container_read(c, e, POINTER_MAX, &text);
 
 	*ret = r == 0 && strncmp(text.data, POINTER, strlen(POINTER)) == 0;

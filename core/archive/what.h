@@ -21,8 +21,8 @@ int what_refuse_directory(int fd);
 int what_refuse_container(const struct container *c);
 
 /*
- * Says which files are git-lfs pointers: a clone without git-lfs has these in place of its large
- * files. Reads the files of such a size, but not of a remote container. 0 or -ENOMEM.
+ * Logs which files are git-lfs pointers: a clone without git-lfs has them in place of its large
+ * files. Reads only files of the size of a pointer, and none of a remote container. 0 or -ENOMEM.
  */
 int what_say_pointers(struct container *c);
 

@@ -88,7 +88,7 @@ static int hex4(struct json *j)
 	return v;
 }
 
-/* One whose other half is not there. */
+/* A surrogate without its other half: NUL, or a fault. */
 static int half_of_pair(struct json *j)
 {
 	return j->halves ? add(j, "", 1) :

@@ -30,7 +30,7 @@ struct json {
 	json_read_fn *read; /* set by the caller, like the next two */
 	void *ctx;
 	struct buf *text;  /* gets the texts */
-	bool halves;	   /* half of a surrogate pair is read as NUL; false: it is a fault */
+	bool halves;	   /* half of a surrogate pair reads as NUL; false: as a fault */
 	const char *fault; /* out: a constant sentence "it …"; NULL: no syntax error */
 
 	/* private */

@@ -116,9 +116,9 @@
 #define MAX_LISTING_PAGES 200
 #define MAX_LISTED_SMALL (16 * MIB)	  /* bytes of a file without a sha256 */
 #define MAX_LISTED_SMALL_ALL (4096 * MIB) /* bytes of all these files */
-#define MAX_LAYERS 1000			  /* of an artifact, that are archives */
+#define MAX_LAYERS 1000			  /* layers of an artifact that are archives */
 #define MAX_UNPACKED_RATIO 1100		  /* gzip cannot pass 1032; see MAX_UNPACKED_START */
-#define MAX_UNPACKED_START (64 * MIB)	  /* bytes that any layer may unpack to */
+#define MAX_UNPACKED_START (64 * MIB)	  /* bytes that the smallest layer may unpack to */
 #define MAX_OTHERS 8			  /* other repositories that may have the same files */
 #define MAX_SIGNATURES 8		  /* the first signatures of an artifact that are checked */
 

@@ -134,7 +134,7 @@ static int on_begin(void *ctx, const struct toml_path *path, enum toml_type type
 	return set_error(rd->l, line, "[urls] contains something other than lists of URLs");
 }
 
-/* Into the text of the name or of the fault. Others are ignored. */
+/* Takes a value of [left_out]. Those that are not known, or too long, are ignored. */
 static int add_left_out(struct links *l, const struct toml_path *path, const struct toml_value *v)
 {
 	size_t i = path->n == 4 ? path->steps[2].index : MAX_REPORTED;

@@ -12,8 +12,8 @@
  *	first = [["<path>", "<what is wrong with it>"], …]
  *
  * [sizes] is optional, and readers that do not know it ignore it: with it, no server is asked how
- * long a file is. [left_out] likewise: what a repository has that MANIFEST cannot hold, of which at
- * most MAX_REPORTED are named.
+ * long a file is. [left_out] is optional, too: it counts the files of a repository that MANIFEST
+ * cannot hold, and names the first of them, at most MAX_REPORTED.
  *
  * LINKS is not covered by the model hash and nothing in it is trusted: fetched bytes are hashed
  * like all others. A fault in it therefore affects only the files that need it.
@@ -47,15 +47,15 @@ struct link {
 
 /* A file of a repository that MANIFEST cannot hold. */
 struct left_out {
-	const char *name; /* its path there; cut, if it is too long */
-	const char *why;  /* "has a backslash" */
+	const char *name; /* its path in the repository, cut if it is too long */
+	const char *why;  /* what is wrong with the path: "has a backslash" */
 };
 
 struct links {
 	struct link *list; /* sorted by sha256 */
 	size_t n;
 	uint64_t n_left_out;
-	struct left_out left_out[MAX_REPORTED]; /* the first of them, owned; NULL: no more */
+	struct left_out left_out[MAX_REPORTED]; /* the first of these; texts owned or NULL */
 	struct reason error; /* of the file, or the first line without a hash; "": none */
 };
 

@@ -34,7 +34,7 @@ struct found {
 	struct artifact_blob blob;
 	char artifact_type[ARTIFACT_TYPE];
 	char path[MAX_PATH_LEN + 1], title[MAX_PATH_LEN + 1], name[MAX_PATH_LEN + 1]; /* or "" */
-	char os[16], architecture[16]; /* of an image */
+	char os[16], architecture[16]; /* the platform of an image; or "" */
 	bool has_size, unpack, attests;
 };
 
@@ -192,7 +192,7 @@ static int note_layer(struct reading *rd)
 	return strcmp(path, "MANIFEST") == 0 ? note_text(rd, &rd->a->manifest) : 0;
 }
 
-/* One that is an archive, whose files are added once it was read. */
+/* Adds a layer that is an archive. Its files are added after it was read. */
 static int add_packed(struct reading *rd, const uint8_t sha256[SHA256_SIZE])
 {
 	if (rd->l->manifest.data)
@@ -239,7 +239,7 @@ static bool is_model(const struct found *f)
 	       begins(f->artifact_type, "application/vnd.docker.ai.");
 }
 
-/* Is it an image for a machine like this? */
+/* Is it an image for Linux and the architecture of this machine? */
 static bool is_mine(const struct found *f)
 {
 	struct utsname u;

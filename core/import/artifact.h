@@ -34,7 +34,7 @@ struct artifact {
 	/* Of an index: the last manifest of a model, the last of another kind; and how many. */
 	struct artifact_blob model, other;
 	unsigned n_models, n_others;
-	/* Of the others: the last one for a machine like this, and how many. */
+	/* Of those others: the last one for the platform of this machine; and how many. */
 	struct artifact_blob mine;
 	unsigned n_mine;
 };
@@ -56,10 +56,10 @@ int artifact_no_json(const char *name, const struct scan *s, const char *what);
 /* Has each digest one size? 0; -EBADMSG, logged; -ENOMEM. */
 int artifact_check_sizes(const struct listing *l);
 
-/* Is it a config that is understood, of an artifact with these layers? */
+/* Can artifact_config() read the config, for an artifact with these layers? */
 bool artifact_has_config(const struct listing *l, const struct artifact *a);
 
-/* Is it an image: what a container has as its root directory? */
+/* Is it a container image, whose layers make a root directory? */
 bool artifact_is_image(const struct artifact *a);
 
 /*

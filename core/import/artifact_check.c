@@ -79,7 +79,7 @@ static bool has_layer(const struct layers *all, const char *digest)
 	if (!strcmp(digest, all->a->carton_toml.digest) || !strcmp(digest, all->a->manifest.digest))
 		return true;
 	hex_decode(digest + strlen("sha256:"), SHA256_SIZE, like.sha256);
-	/* of an archive, it is that of the tar */
+	/* a config has the digest of the uncompressed tar, not of the blob */
 	for (size_t i = 0; i < all->l->n_layers; i++)
 		if (memcmp(all->l->layers[i].tar, like.sha256, SHA256_SIZE) == 0)
 			return true;

@@ -267,7 +267,7 @@ int hub_read_page(struct listing *l, const struct buf *text)
 	return r;
 }
 
-/* Replaces the URL of a page by that of the one to which it leads: of the same list. */
+/* Replaces the URL of a page by that of the next one, or NULL after the last. */
 static int go_on(const struct listing *l, const char *next, const char *earlier, char **url)
 {
 	char *asked = *url;

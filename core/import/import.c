@@ -47,8 +47,8 @@ static int point_to_kept(const struct import *im, struct listing *l, int error)
 }
 
 /*
- * What is kept of a registry is kept by how it was reached, as it has URLs: so before it is asked,
- * by the one or the other.
+ * Switches the registry to http, if that is allowed. Cartons and signatures are cached under the
+ * URL of their registry, so before a request has shown its scheme, the cache is searched for both.
  */
 static bool try_by_http(struct repository *repo)
 {
@@ -99,12 +99,12 @@ static int open_at_commit(const struct import *im, struct listing *l, struct sou
 	return r;
 }
 
-/* The entries of the carton. */
+/* Opens the carton in `source`. */
 static int open_entries(const struct import *im, struct listing *l, struct source *source,
 			struct container **ret)
 {
 	struct container *zip;
-	/* what it leads to is large, whatever its own size is */
+	/* without budget_limit_by_size(): the zip is small, but its files may be large */
 	int r = zip_open(source, im->budget, &zip);
 
 	return r < 0 ? r : packed_open(im, l, zip, ret);

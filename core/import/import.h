@@ -25,17 +25,17 @@ struct import {
 	struct cache *cache;		   /* or NULL */
 	struct budget *budget;
 	bool token;		     /* the server gets one */
-	bool seals;		     /* files of layers that were hashed get seals */
+	bool seals;		     /* the files of layers get seals once they are hashed */
 	struct carton_runner runner; /* for carton.toml */
-	/* of a registry, the places that are asked before it */
+	/* the mirrors of a registry, which are asked before it */
 	const struct registry_mirror *mirrors;
 	size_t n_mirrors;
 };
 
 /*
- * Makes the carton of a repository of `lister`, or finds it in the cache. Sets the server of `repo`
- * to how it is reached. 0, its commit or "", and its entries: of its file, and of layers that are
- * archives; or -errno, logged.
+ * Makes the carton of a repository of `lister`, or finds it in the cache. Sets the scheme in
+ * repo->server. 0, the commit or "", and the entries of the carton, including those of layers that
+ * are archives; or -errno, logged.
  */
 int import_repository(const struct import *im, const struct lister *lister, struct repository *repo,
 		      char ret_commit[LISTING_COMMIT], struct container **ret);

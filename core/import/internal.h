@@ -28,7 +28,7 @@ struct import_question {
 	const char *url;
 	const char *accept; /* media types; or NULL */
 	bool anywhere;	    /* a redirect may lead to another server: the bytes have a hash */
-	bool mirror;	    /* one that has it not is no news */
+	bool mirror;	    /* the server is a mirror: no failure of it is logged */
 	bool may_lack;	    /* a URL that the server does not know (404, 400 ...) is not logged */
 	struct http_response answer; /* out: the headers of a good answer */
 };
@@ -40,9 +40,9 @@ int import_get(const struct import *im, const struct listing *l, struct import_q
 /* ---- page.c ---- */
 
 /*
- * The URL of the page that follows the one at `asked`, if a server says that it is at `next`, which
- * may be relative: at the same address, with the query of `next`. 0, malloc'ed; -EBADMSG: the last
- * component of its path is another one, so that it is another list; -ENOMEM.
+ * The URL of the page after the one at `asked`: the same, but with the query of `next`, the link
+ * that the server gave, which may be relative. 0, malloc'ed; -EBADMSG: the last component of its
+ * path is another one, so it leads to another list; -ENOMEM.
  */
 int import_next(const char *asked, const char *next, char **ret);
 
@@ -57,7 +57,7 @@ int kept_open(const struct import *im, struct listing *l, struct source **ret);
 /* Keeps the carton, if there is room; then `fd` is of no use. 0 and its file; or -errno. */
 int kept_put(const struct import *im, const struct listing *l, int fd, struct source **ret);
 
-/* Takes the content of a small file, if it is there and has that id. 0; else -ENOENT. */
+/* Takes the content of a small file from the cache, if it has that id. 0; else -ENOENT. */
 int kept_small(const struct import *im, struct listing *l, struct listed *f);
 void kept_put_small(const struct import *im, const struct listed *f, const void *data);
 
@@ -100,20 +100,20 @@ int oci_signatures(const struct import *im, struct listing *l, import_signature_
 
 /* ---- layer.c ---- */
 
-/* Looks at the entries of a layer; none of them counts before layer_get() returns 0. */
+/* Gets the entries of a layer. None of them is verified before layer_get() returns 0. */
 struct layer_scan {
-	int (*begin)(void *ctx); /* the first entry is next, perhaps again */
+	int (*begin)(void *ctx); /* called before the first entry, each time the tar is read */
 	int (*entry)(void *ctx, const struct tar_entry *e);
 	const struct tagger *tagger; /* or NULL */
 	void *ctx;
 };
 
 /*
- * Gets the tar of a layer: from the cache, or fetched, and unpacked if it is compressed. With
- * `scan`, all of it is read, and the blob compared with its digest; without, the tar is known, and
- * is only hashed if it is not in the cache. 0, and layer->source; -EBADMSG: other bytes than the
- * digest says, no tar, or one that unpacks to too much (logged); -ENETUNREACH: offline (logged);
- * -ENOSPC; or as tar_scan() or fetch_run().
+ * Opens the tar of a layer as layer->source. Takes it from the cache, or fetches the blob, and
+ * unpacks it if it is compressed. With `scan`, reads all of the tar, and compares the blob with its
+ * digest. Without, layer->tar is known, and a tar that is in the cache is neither read nor hashed.
+ * 0; -EBADMSG: the bytes are not those of the digest, or are no tar; -EFBIG: it unpacks to too many
+ * bytes; -ENETUNREACH: offline (all logged); -ENOSPC; or errors of tar_scan() and fetch_run().
  */
 int layer_get(const struct import *im, const struct listing *l, struct listed_layer *layer,
 	      const struct layer_scan *scan);
@@ -121,20 +121,20 @@ int layer_get(const struct import *im, const struct listing *l, struct listed_la
 /* ---- layers.c ---- */
 
 /*
- * Reads all layers of the artifact that are tars, and adds the files in them; `root` as merge_end()
- * has it. 0; or as layer_get().
+ * Reads all layers of the artifact that are tars, and adds the merged files to the listing. `root`
+ * is passed to merge_end(). 0, or errors of layer_get().
  */
 int layers_read(const struct import *im, struct listing *l, const char *root);
 
 /* ---- layers_text.c ---- */
 
-/* The entry of a kept carton that says which of its files are in layers, and where. */
+/* Name of the entry of a kept carton that tells which of its files are in layers, and where. */
 #define LAYERS "LAYERS"
 
-/* Its text. Errors of buf_add(). */
+/* Writes the text of that entry. Errors of buf_add(). */
 int layers_write(const struct listing *l, struct buf *ret);
 
-/* A file as the text says it; `path` is as long as the text. */
+/* A file of that text, into which `path` points. */
 struct layers_file {
 	const char *path;
 	size_t n_path;
@@ -144,8 +144,8 @@ struct layers_file {
 };
 
 /*
- * Reads it: adds its layers to `l`, then gives each file to `file`, whose bytes are within the tar.
- * 0; -EBADMSG, logged; -ENOMEM; -EFBIG; or the error of `file`.
+ * Parses that text. Adds its layers to `l`, and calls `file` for each file, whose range is within
+ * its tar. 0; -EBADMSG, logged; -ENOMEM; -EFBIG; or the error of `file`.
  */
 int layers_parse(struct listing *l, const struct buf *text,
 		 int (*file)(void *ctx, const struct layers_file *f), void *ctx);

@@ -71,7 +71,7 @@ int kept_open(const struct import *im, struct listing *l, struct source **ret)
 	return r == -ENOMEM ? r : r < 0 ? -ENOENT : 0;
 }
 
-/* Opens the file of an object that the cache is to have. 0; -EEXIST: it has it; or -errno. */
+/* Begins to write an object to the cache. 0; -EEXIST: the cache has it; or -errno. */
 static int put_begin(struct cache *cache, const uint8_t sha256[SHA256_SIZE], uint64_t size,
 		     struct file **ret)
 {
@@ -87,7 +87,7 @@ static int put_begin(struct cache *cache, const uint8_t sha256[SHA256_SIZE], uin
 	return r;
 }
 
-/* Ends it with `result`, 0 if all bytes are there. */
+/* Commits the object if `result`, of the writing, is 0; else aborts it. */
 static int put_end(struct file *file, int result, const uint8_t sha256[SHA256_SIZE], uint64_t size)
 {
 	struct source *source;
@@ -114,7 +114,7 @@ static int put(struct cache *cache, const uint8_t sha256[SHA256_SIZE], const voi
 	return r == -EEXIST ? 0 : r;
 }
 
-/* Writes all of a carton to a file: gives the sha256 of what was written. */
+/* Copies a source to a file, and sets `ret` to the sha256 of the bytes. */
 static int copy(struct source *source, struct file *file, uint8_t ret[SHA256_SIZE])
 {
 	struct ingest job = { .size = source->size, .hash = true };
@@ -140,7 +140,7 @@ static int keep(const struct import *im, const struct listing *l, struct source 
 	struct file *file;
 	int r = key_of(l, l->commit, key);
 
-	/* until its hash is known it has the key of its note */
+	/* the hash of the carton is not known yet: until then, it has the key of its note */
 	if (r == 0)
 		r = put_begin(im->cache, key, source->size, &file);
 	if (r == 0)

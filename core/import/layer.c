@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The tar of a layer. A blob that is a tar is an object of the cache, and nothing is copied. Of one
- * that is compressed, the tar in it becomes one, and the blob is not kept.
+ * Gets the tar of a layer. The cache keeps a blob that is an uncompressed tar as an object. Of a
+ * compressed blob it keeps the unpacked tar, and not the blob.
  */
 #include "import/layer.h"
 
@@ -25,7 +25,7 @@ static int check(void *ctx, struct fetch_place *from)
 	struct ingested in = { 0 };
 	int r = follow_end(&f->follow, &in);
 
-	/* what a mirror has is not logged */
+	/* wrong bytes of a mirror are not logged */
 	if (r == 0 && from->mirror)
 		return memcmp(in.sha256, f->get->layer->blob, SHA256_SIZE) == 0 ? 0 : -EBADMSG;
 	return r < 0 ? r : layer_compare(f->get, in.sha256);
@@ -38,7 +38,7 @@ static void refused(void *ctx, const struct http_response *a)
 	f->get->l->lister->refused(f->get->im, f->get->l, a);
 }
 
-/* The places that have it, `n` of which are mirrors of the registry, which come first. */
+/* Frees the places of `n` mirrors and of the registry, which is the last one. */
 static void places_free(struct fetch_place *places, size_t n)
 {
 	for (size_t i = 0; i <= n; i++) {
@@ -49,7 +49,7 @@ static void places_free(struct fetch_place *places, size_t n)
 	free(places);
 }
 
-/* NULL: no memory. */
+/* The places to fetch the blob from: the mirrors, then the registry. NULL: no memory. */
 static struct fetch_place *places_new(const struct layer_get *g)
 {
 	size_t n = g->im->n_mirrors, i = 0;
@@ -115,7 +115,7 @@ static int fetch_to(struct layer_get *g, struct file *dest)
 	return r;
 }
 
-/* Reads what was fetched to `dest`, and ends that. */
+/* Reads the blob that was fetched to `dest`. Commits or aborts `dest`. */
 static int read_fetched(struct layer_get *g, struct file *dest)
 {
 	struct layer_blob b = { .file = dest };
@@ -138,7 +138,7 @@ static int read_fetched(struct layer_get *g, struct file *dest)
 	return r;
 }
 
-/* The blob from the cache. -ENOENT: it is not there, or is another one. */
+/* Reads the blob from the cache. -ENOENT: it is not there, or was damaged and is dropped. */
 static int read_cached(struct layer_get *g)
 {
 	struct layer_blob b = { 0 };
@@ -170,17 +170,13 @@ static int fetch_blob(struct layer_get *g)
 	do {
 		r = layer_room(g, &room, &dest);
 		again = r == -EEXIST;
-		/* another process has fetched it */
-		if (again) {
+		if (again) { /* the cache has the blob: another process has fetched it */
 			r = read_cached(g);
 			if (r != -ENOENT)
 				return r;
 			if (cancel_fired(g->cancel))
 				return -ECANCELED;
-			/*
-			 * again and again when it cannot be opened, or is damaged and cannot be
-			 * removed
-			 */
+			/* the entry can neither be used nor removed: tries another kind of room */
 			if (++found >= CACHE_TRIES)
 				room_next(&room, r, 0);
 			continue;

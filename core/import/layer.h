@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shared by layer_read.c and layer.c: a layer while its tar is got. */
+/* Shared by layer_read.c and layer.c: state and steps of layer_get(). */
 #ifndef CARTON_IMPORT_LAYER_H
 #define CARTON_IMPORT_LAYER_H
 
@@ -14,28 +14,28 @@ struct layer_get {
 	char name[7 + 2 * SHA256_SIZE + 1]; /* its digest, for the log */
 	char *url;
 	struct cancel *cancel; /* or NULL */
-	bool sound;	       /* what was read last is what the digest says */
+	bool sound;	       /* the blob that was read last matches its digest */
 };
 
-/* The bytes of a layer: in a file that is being filled, or in an object. */
+/* The blob of a layer, as a source or in a file that is not committed yet. */
 struct layer_blob {
-	struct file *file;
+	struct file *file;     /* used if `source` is NULL */
 	struct source *source; /* or NULL */
 };
 
 /*
- * Reads all of the blob, and sets what layer_get() says. As layer_get(); after -EBADMSG, g->sound
- * says whose fault that is.
+ * Reads all of the blob, and opens the tar as layer->source. Errors of layer_get(). Sets g->sound:
+ * after -EBADMSG it tells whether the layer itself is bad, or this copy of the blob is damaged.
  */
 int layer_read(struct layer_get *g, const struct layer_blob *b);
 
-/* Is it a tar as it is? 1, 0 or -errno. */
+/* Is the blob an uncompressed tar? 1, 0 or -errno. */
 int layer_is_plain(struct layer_get *g, const struct layer_blob *b);
 
-/* Compares a hash with the digest. 0 or -EBADMSG, logged. */
+/* Compares a hash with the digest of the blob. 0 or -EBADMSG, logged. */
 int layer_compare(struct layer_get *g, const uint8_t found[SHA256_SIZE]);
 
-/* room_open(), but waits for another process that fills the same. */
+/* Like room_open(), but waits while another process fills the entry. */
 int layer_room(struct layer_get *g, struct room *room, struct file **ret);
 
 #endif

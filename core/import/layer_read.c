@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads the blob of a layer as a tar. One that is compressed is unpacked into an object of the
- * cache.
+ * Reads the blob of a layer as a tar. A compressed blob is unpacked into an object of the cache.
  *
- * Whoever can write to a file may do so after it was fetched and hashed. So the bytes that are
- * unpacked and listed are hashed once more on the way, in the buffer that they are taken from.
+ * Other processes may write to a file after it was fetched and hashed. So the bytes that are
+ * unpacked and listed are hashed again, in the buffer from which they are used.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +13,7 @@
 #include "fetch/fetcher.h"
 #include "import/layer.h"
 
-/* ---- bytes that are hashed, counted and shown on their way ---- */
+/* ---- a stream that hashes and counts the bytes that pass through it ---- */
 
 struct hashed {
 	struct stream stream;
@@ -27,7 +26,7 @@ struct hashed {
 static ssize_t hashed_read(struct stream *s, void *ret_buf, size_t n)
 {
 	struct hashed *h = container_of(s, struct hashed, stream);
-	/* what is consumed here may unpack to nothing, without end */
+	/* checks for cancellation here, as input without end may unpack to no output */
 	ssize_t got = cancel_fired(h->get->cancel) ? -ECANCELED : stream_read(h->in, ret_buf, n);
 	int r = got > 0 ? hasher_feed(&h->hasher, ret_buf, (size_t)got) : 0;
 
@@ -43,7 +42,7 @@ static ssize_t hashed_read(struct stream *s, void *ret_buf, size_t n)
 	return got;
 }
 
-/* The owner of what is hashed closes it by hashed_end(). */
+/* Does nothing: hashed_end() closes the stream. */
 static void hashed_close(struct stream *s)
 {
 	(void)s;
@@ -62,6 +61,7 @@ static int hashed_begin(struct layer_get *g, struct stream *in, uint64_t max, st
 	return r;
 }
 
+/* Closes the stream. Unless `result` is an error, sets the hash of the bytes that were read. */
 static int hashed_end(struct hashed *h, int result, uint8_t ret_hash[SHA256_SIZE])
 {
 	struct ingested in;
@@ -116,7 +116,7 @@ static int drain(struct layer_get *g, struct stream *in)
 	return (int)got;
 }
 
-/* Reads all of a tar. */
+/* Reads all of a tar, and gives its entries to the scan, if there is one. */
 static int read_tar(struct layer_get *g, struct stream *in)
 {
 	const struct layer_scan *s = g->scan;
@@ -142,8 +142,8 @@ int layer_compare(struct layer_get *g, const uint8_t found[SHA256_SIZE])
 }
 
 /*
- * Ends the bytes of the blob, of which all were read unless there is an error: what is in them
- * counts only if they are those of the digest.
+ * Ends the reading of the blob, which gave `result`. That a tar is faulty is returned only if the
+ * blob matches its digest, so then the rest of the blob is read for its hash.
  */
 static int end_blob(struct layer_get *g, struct hashed *h, int result)
 {
@@ -158,7 +158,7 @@ static int end_blob(struct layer_get *g, struct hashed *h, int result)
 	return r < 0 ? r : result;
 }
 
-/* A tar that is a blob as it is. */
+/* Reads a blob that is an uncompressed tar. */
 static int read_plain(struct layer_get *g, const struct layer_blob *b)
 {
 	struct stream *in;
@@ -195,12 +195,13 @@ int layer_room(struct layer_get *g, struct room *room, struct file **ret)
 
 /* ---- unpacking ---- */
 
+/* The most bytes that a layer may unpack to. */
 static uint64_t most_of(const struct listed_layer *layer)
 {
 	return MAX_UNPACKED_START + MIN(layer->blob_size, MAX_FETCHED) * MAX_UNPACKED_RATIO;
 }
 
-/* Reads a blob to its end through `coding`; the tar goes to `dest`. Both are hashed. */
+/* Unpacks a blob into `dest`. Reads it to its end; hashes the blob and the tar. */
 static int unpack_to(struct layer_get *g, const struct layer_blob *b, enum unpack_coding coding,
 		     struct file *dest)
 {
@@ -226,6 +227,7 @@ static int unpack_to(struct layer_get *g, const struct layer_blob *b, enum unpac
 	return end_blob(g, &blob, r);
 }
 
+/* The key of the cache entry while the hash of the tar is not known. */
 static int key_of(struct layer_get *g, uint8_t ret[SHA256_SIZE])
 {
 	char text[sizeof(g->name) + 16];
@@ -234,7 +236,7 @@ static int key_of(struct layer_get *g, uint8_t ret[SHA256_SIZE])
 	return sha256_mem(text, (size_t)n, ret);
 }
 
-/* Ends the file. */
+/* Commits the tar, as the object of its hash if it is in the cache. */
 static int commit(struct layer_get *g, struct file *dest)
 {
 	struct listed_layer *layer = g->layer;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The files of an artifact whose layers are archives: each layer is read once, and its files are
- * hashed. Nothing of it counts before its digest was compared.
+ * Lists the files of an artifact whose layers are archives. Each layer is read once, and its files
+ * are hashed. No entry of a layer is used before the digest of the layer was compared.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +32,7 @@ static int entry(void *ctx, const struct tar_entry *e)
 	return merge_add(&((struct reading *)ctx)->merge, e);
 }
 
-/* The tags of files that this layer has: they spare the next open their hash. */
+/* Writes seals of the layer's files, so that the next open need not hash them again. */
 static void keep_seals(const struct import *im, struct merge *m)
 {
 	for (size_t i = 0; i < m->n; i++) {
@@ -58,7 +58,7 @@ static int read_layer(const struct import *im, struct listing *l, struct reading
 	return r;
 }
 
-/* Makes tags as seals have them. NULL: there are to be none. */
+/* A tagger with the key of the cache's seals. NULL: no seals are written. */
 static struct tagger *tagger_of(const struct import *im)
 {
 	uint8_t key[KEY_SIZE];
@@ -73,7 +73,7 @@ static struct tagger *tagger_of(const struct import *im)
 
 /* ---- the files ---- */
 
-/* Where a symlink leads, from the directory that it is in. */
+/* The target of a symlink at `path` that leads to `to`, malloc'ed. NULL: no memory. */
 static char *relative(const char *path, const char *to)
 {
 	struct buf text = buf_init(2 * MAX_PATH_LEN);
@@ -126,7 +126,7 @@ static int add_files(struct listing *l, struct merge *m, const char *root)
 	return r;
 }
 
-/* ---- all ---- */
+/* ---- all layers ---- */
 
 static uint64_t size_of(const struct listing *l)
 {

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which files of a kept carton are ranges of layers:
+ * The text LAYERS of a kept carton: its layers, and the files that are ranges of their tars.
  *
  *	layers 1
  *	layer TAR SIZE BLOB SIZE
  *	file LAYER OFFSET SIZE x PATH
  *
- * TAR and BLOB are hashes; layers are counted from 1; - in place of x: it is not executable.
+ * TAR and BLOB are sha256 hashes. LAYER is the number of a layer, from 1. A file that is not
+ * executable has - in place of x.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -41,7 +42,7 @@ int layers_write(const struct listing *l, struct buf *ret)
 /* ---- reading ---- */
 
 struct line {
-	const char *at, *end; /* what of it was not read */
+	const char *at, *end; /* the rest, which is not parsed yet */
 };
 
 static bool take_word(struct line *ln, const char *word)
@@ -54,7 +55,7 @@ static bool take_word(struct line *ln, const char *word)
 	return true;
 }
 
-/* A number and what ends it. */
+/* Parses a number, and the space after it unless the line ends there. */
 static bool take_number(struct line *ln, uint64_t max, uint64_t *ret)
 {
 	const char *begin = ln->at;

@@ -40,7 +40,7 @@ bool listing_is_commit(const char *text)
 	return strlen(text) == 2 * SHA1_SIZE && hex_valid(text, SHA1_SIZE);
 }
 
-/* One odd name does not hide all other files. But a carton is what its MANIFEST says. */
+/* Leaves out a file with an odd name. Of a carton, whose MANIFEST has all names, it is a fault. */
 static int leave_out(struct listing *l, const char *path, const char *fault)
 {
 	struct left_out *o;

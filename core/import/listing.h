@@ -36,7 +36,7 @@ bool listing_is_commit(const char *text);
 /* Bytes of the name of a commit, or of a digest, with its NUL. */
 #define LISTING_COMMIT 80
 
-/* Bytes of a path with its NUL: one that is cut there is too long. */
+/* Bytes of a path with its NUL. A path that is cut to this size is still seen to be too long. */
 #define LISTING_NAME (MAX_PATH_LEN + 2)
 
 struct listed {
@@ -44,23 +44,22 @@ struct listed {
 	uint64_t size;
 	bool small;		     /* the listing has no sha256 of it: */
 	uint8_t oid[SHA1_SIZE];	     /* this is the id that git gives its content, */
-	uint64_t at;		     /* which is here in `bytes`, once it was fetched */
-	uint8_t sha256[SHA256_SIZE]; /* known from the start, else by then */
+	uint64_t at;		     /* which is at this offset of listing.bytes, once fetched */
+	uint8_t sha256[SHA256_SIZE]; /* of a small file, known once it is fetched */
 	const char *commit;	     /* in its URL, of the listing's names; NULL: the listing's */
-	/* Of a file in a layer: */
-	uint32_t layer; /* that it is a range of, from 1; 0: it is in none */
-	uint64_t off;	/* where it begins in the tar */
+	uint32_t layer;		     /* number of the layer that has the file, from 1; 0: none */
+	uint64_t off;		     /* where it begins in the tar of that layer */
 	bool executable;
 	const char *target; /* of a symlink, to a file with this size and hash; else NULL */
 };
 
 /* A layer of an artifact that is a tar, perhaps compressed. */
 struct listed_layer {
-	uint8_t blob[SHA256_SIZE]; /* what the registry has */
+	uint8_t blob[SHA256_SIZE]; /* hash of the blob of the registry */
 	uint64_t blob_size;
-	uint8_t tar[SHA256_SIZE]; /* what that unpacks to, once it is known; else all zero */
-	uint64_t size;
-	struct source *source; /* the tar; owned; NULL: it was not read */
+	uint8_t tar[SHA256_SIZE]; /* hash of the tar in it; all zero until it is known */
+	uint64_t size;		  /* of the tar */
+	struct source *source;	  /* the tar, owned; NULL: not open */
 };
 
 struct listing {
@@ -78,10 +77,10 @@ struct listing {
 	size_t n, cap;
 	struct listed_layer *layers;
 	size_t n_layers, cap_layers;
-	uint64_t small;	    /* bytes of all small ones, */
-	struct file *bytes; /* which are here; owned; NULL before they are fetched */
+	uint64_t small;	    /* sum of the sizes of all small files */
+	struct file *bytes; /* content of all small files; owned; NULL before it is fetched */
 	struct arena names; /* counted */
-	/* Files that MANIFEST cannot hold, and the first of these. */
+	/* The number of files that MANIFEST cannot hold, and the first of these files. */
 	uint64_t n_left_out;
 	struct left_out left_out[MAX_REPORTED];
 	struct budget *budget;
@@ -97,7 +96,7 @@ struct listing {
 int listing_add(struct listing *l, const char *path, uint64_t size, const uint8_t oid[SHA1_SIZE],
 		const uint8_t *sha256);
 
-/* Adds a layer, whose files are added later. 0, -ENOMEM or -EFBIG. */
+/* Adds a layer without its files. 0, -ENOMEM or -EFBIG. */
 int listing_add_layer(struct listing *l, const uint8_t blob[SHA256_SIZE], uint64_t size);
 
 /* Keeps the first license that is said, if it is written as one of SPDX. 0 or -ENOMEM. */
@@ -107,8 +106,8 @@ int listing_license(struct listing *l, const char *text);
 int listing_sort(struct listing *l);
 
 /*
- * Are these the bytes of that small file, f->size of them? Then keeps them in l->bytes, and sets
- * their sha256. 0; -EBADMSG; or as file_write(). Any thread, each for another file.
+ * Compares `data`, f->size bytes, with the id of that small file. Writes them to l->bytes, and sets
+ * f->sha256. 0; -EBADMSG: they differ; or errors of file_write(). Any thread, one for each file.
  */
 int listing_take(struct listing *l, struct listed *f, const void *data);
 

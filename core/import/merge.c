@@ -84,7 +84,7 @@ ssize_t merge_path(const char *from, const char *path, char *ret)
 	return (ssize_t)len;
 }
 
-/* Has it a component ".."? An entry has none, wherever that would lead. */
+/* Has `path` a component ".."? An entry must not, even if it stays in the tree. */
 static bool goes_up(const char *path)
 {
 	for (const char *p = path; p; p = strchr(p, '/')) {
@@ -121,7 +121,7 @@ static int add_whiteout(struct merge *m, char *path, char *base)
 {
 	int r;
 
-	/* aufs has notes of its own there */
+	/* metadata of aufs, which is no whiteout */
 	if (strcmp(base, OPAQUE) != 0 && strncmp(base, WHITEOUT WHITEOUT, 8) == 0)
 		return 0;
 	r = budget_room(m->budget, &m->taken, m->whiteouts, &m->cap_whiteouts, m->n_whiteouts + 1);
@@ -141,7 +141,7 @@ static int add_whiteout(struct merge *m, char *path, char *base)
 	return 0;
 }
 
-/* The tags are kept until all of the layer is known to be right. */
+/* Copies the tags. Seals of them are written once the digest of the layer was compared. */
 static void take_tags(struct merge *m, const struct tar_entry *e, struct member *f)
 {
 	size_t n = (size_t)((e->in.size + TAG_BLOCK - 1) / TAG_BLOCK) * TAG_SIZE;
@@ -192,7 +192,7 @@ int merge_add(struct merge *m, const struct tar_entry *e)
 	return 0;
 }
 
-/* The place of the first of `n` sorted members that is not before `key`. */
+/* The index of the first of `n` sorted members that does not sort before `key`. */
 static size_t find(const struct member *list, size_t n, const struct member *key)
 {
 	size_t low = 0;
@@ -208,7 +208,7 @@ static size_t find(const struct member *list, size_t n, const struct member *key
 	return low;
 }
 
-/* The place of the first member of the list that is not before `path`. */
+/* The index of the first member of the list whose path does not sort before `path`. */
 static size_t find_path(const struct merge *m, const char *path)
 {
 	return find(m->list, m->n, &(struct member){ .path = path });
@@ -223,7 +223,10 @@ struct member *merge_find(const struct merge *m, const char *path)
 
 /* ---- one layer ---- */
 
-/* The last one of that path before the entry `at`, or that of lower layers; fresh is sorted. */
+/*
+ * The member that `path` names when the entry at `at` is read: of this layer, whose members are
+ * sorted, or of a lower one.
+ */
 static const struct member *find_before(const struct merge *m, const char *path, uint32_t at)
 {
 	size_t i = find(m->fresh, m->n_fresh, &(struct member){ .path = path, .at = at });
@@ -232,7 +235,7 @@ static const struct member *find_before(const struct merge *m, const char *path,
 								  merge_find(m, path);
 }
 
-/* A hard link is a second name of a file: it becomes what that is. */
+/* Makes a hard link a file, or symlink, like the one it leads to. */
 static int resolve_hard(const struct merge *m, struct member *f)
 {
 	char path[MAX_PATH_LEN + 1];
@@ -252,7 +255,10 @@ static int resolve_hard(const struct merge *m, struct member *f)
 	return 0;
 }
 
-/* Hard links, in the order of the tar: one may lead to another. `places`: where each entry is. */
+/*
+ * Resolves hard links in the order of the tar, as one may lead to an earlier one. `places` is room
+ * for the index in `fresh` of each entry.
+ */
 static int resolve_in_order(struct merge *m, uint32_t *places)
 {
 	int r = 0;
@@ -286,7 +292,7 @@ static int resolve_all_hard(struct merge *m)
 	return r;
 }
 
-/* Leaves the last one of each path, and checks that none is below another that is no directory. */
+/* Keeps the last member of each path. Checks that none is below a member that is no directory. */
 static int settle(struct merge *m)
 {
 	size_t n = 0;
@@ -306,7 +312,10 @@ static int settle(struct merge *m)
 	return 0;
 }
 
-/* Takes a path (`self`) and all below it from the lower layers; those before `*from` are done. */
+/*
+ * Removes from lower layers all members below `path`, and with `self` the one at it. Calls come in
+ * the order of paths; members before index `*from` were removed by earlier ones.
+ */
 static void take_away(struct merge *m, const char *path, bool self, size_t *from)
 {
 	size_t i = find_path(m, path);
@@ -342,7 +351,7 @@ static void take_all_away(struct merge *m)
 	}
 }
 
-/* Joins both lists, without directories, and without what is gone. */
+/* Merges both lists into `ret`, without directories and members that are gone. */
 static void join(struct merge *m, struct member *ret, size_t *ret_n)
 {
 	size_t i = 0, k = 0, n = 0;
@@ -352,7 +361,7 @@ static void join(struct merge *m, struct member *ret, size_t *ret_n)
 			     (i < m->n && path_compare(m->list[i].path, m->fresh[k].path) < 0);
 		struct member *f = lower ? &m->list[i++] : &m->fresh[k++];
 
-		/* a file of a lower layer, where this one has a directory */
+		/* a file of a lower layer gives way to a directory of this one */
 		if (n > 0 && !lower && !ret[n - 1].fresh &&
 		    merge_is_below(f->path, ret[n - 1].path))
 			free(ret[--n].tags);

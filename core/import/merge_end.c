@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What of the files of layers a carton can have. */
+/* Ends a merge: resolves symlinks, and leaves out members that no carton can have. */
 #include "base/util.h"
 #include "import/merge.h"
 
-/* Of a path in a carton, which begins with model/. */
+/* Limits the length of a path; a carton puts model/ before it. */
 #define MAX_MEMBER_PATH (MAX_PATH_LEN - 6)
 
 static void leave_out(struct merge *m, struct member *f)
@@ -12,13 +12,13 @@ static void leave_out(struct merge *m, struct member *f)
 	names_add(&m->left_out, f->path);
 }
 
-/* Is it a file, or a link, that is shown below `root`? */
+/* Is the member, which may be NULL, below `root` and not gone? */
 static bool is_shown(const struct member *f, const char *root)
 {
 	return f && !f->gone && merge_is_below(f->path, root);
 }
 
-/* The file that a symlink leads to in the end, or NULL. */
+/* The file at the end of a chain of symlinks, or NULL. Sets link->to to the first one after it. */
 static const struct member *follow(const struct merge *m, struct member *link, const char *root)
 {
 	char path[MAX_PATH_LEN + 1];

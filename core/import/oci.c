@@ -43,7 +43,7 @@ static int resolve(const struct import *im, struct listing *l)
 /* Replaces an index by the only manifest that it has of a model, or at all. */
 static int enter_index(const struct import *im, struct listing *l, struct artifact *a)
 {
-	/* a model's files are the same for each machine, but an image may be there for several */
+	/* an index may have an image for each of several platforms; a model has only one */
 	bool mine = a->n_models == 0 && a->n_others > 1 && a->n_mine == 1;
 	const struct artifact_blob *to = a->n_models == 1 ? &a->model : mine ? &a->mine : &a->other;
 	char which[ARTIFACT_DIGEST];
@@ -104,7 +104,7 @@ static int list(const struct import *im, struct listing *l)
 		r = get_carton(im, l, &a);
 	if (r == 0)
 		r = artifact_add(l, &l->answer, &a);
-	/* that of a modelcar has its files where the server that runs it looks for them */
+	/* the image of a modelcar has its model in /models */
 	if (r == 0 && l->n_layers > 0)
 		r = layers_read(im, l, artifact_is_image(&a) ? "models" : "");
 	if (r == 0)

@@ -38,13 +38,13 @@ static int keep(const struct import *im, struct listing *l, struct buf *answer)
 	return r;
 }
 
-/* What is asked for, of one place. */
+/* A part of an artifact that one server is asked for. */
 struct part {
-	const char *what, *which; /* WHAT/WHICH; a `which` that is a digest is compared */
-	bool mirror;		  /* that it has no such part is not logged */
+	const char *what, *which; /* WHAT/WHICH of the URL; if WHICH is a digest, it is compared */
+	bool mirror;		  /* the server is a mirror: no failure of it is logged */
 };
 
-/* Compares what came with its digest, and with the one that the server has named. */
+/* Compares `text` with the digest that was asked for, and with `said`, that of the server. */
 static int check(const struct listing *l, const struct part *p, const char *said,
 		 const struct buf *text)
 {
@@ -90,8 +90,8 @@ static int get_at(const struct import *im, struct listing *l, const char *base,
 }
 
 /*
- * Asks the mirrors: for a tag, the word of one is taken; for a digest, its bytes. 0; -ENOENT: none
- * has it; or what ends it.
+ * Asks the mirrors one by one. A mirror is trusted to say which manifest a tag is. 0; -ENOENT: no
+ * mirror has the part; -ENOMEM; -ECANCELED.
  */
 static int get_at_mirrors(const struct import *im, struct listing *l, const struct part *p,
 			  struct buf *ret)

@@ -64,7 +64,7 @@ static int packed_readlink(struct container *c, const struct entry *e, struct bu
 	return container_readlink(packed_of(c)->zip, e, ret);
 }
 
-/* The cache has other bytes of its layer: the next mount fetches it. */
+/* Drops the entry's layer from the cache, so that the next mount fetches it again. */
 static void packed_damaged(struct container *c, const struct entry *e)
 {
 	const struct packed *p = packed_of(c);
@@ -144,7 +144,7 @@ static int add_zip(struct packed *p)
 
 /* ---- opening ---- */
 
-/* The layers as LAYERS has them, and their files. */
+/* Reads LAYERS: its layers go to `noted`, its files become entries. */
 static int read_list(struct packed *p, struct listing *noted, const struct entry *e)
 {
 	struct buf text = { 0 };
@@ -156,7 +156,7 @@ static int read_list(struct packed *p, struct listing *noted, const struct entry
 	return r;
 }
 
-/* Takes the tars that were read just now, and gets the others. */
+/* Opens the tars of all layers: those that `l` has open, and others by layer_get(). */
 static int get_layers(const struct import *im, struct packed *p, const struct listing *l,
 		      struct listing *noted)
 {

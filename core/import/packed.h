@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A kept carton whose files are, all or some, ranges of layers: one container of both.
+ * A kept carton, of which some files, or all, are ranges of layers: one container has the entries
+ * of its zip and those of its layers.
  *
  * Threads: the one that opens the carton.
  */
@@ -12,9 +13,9 @@
 #include "import/listing.h"
 
 /*
- * Takes over `zip`, also on failure. Without an entry of layers it is returned as it is. `l` has
- * the layers that were read just now, or none: then they are in the cache, or fetched. 0 or -errno,
- * logged.
+ * Opens the carton in `zip`, which it takes over, also on failure. A zip without an entry LAYERS is
+ * returned unchanged. Uses the layers that `l` has open, and gets others by layer_get(). 0 or
+ * -errno, logged.
  */
 int packed_open(const struct import *im, struct listing *l, struct container *zip,
 		struct container **ret);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where a list goes on. A mirror passes on what the hub behind it says, which is the hub's own name
- * and path; others leave out their name (RFC 8288). It is the same list all the same: of the next
- * page only the query is taken, so that no server can have another one asked, or get its token.
+ * The URL of the next page of a list. A mirror passes on the link of the hub behind it, with the
+ * hub's name and path; other servers leave their name out of the link (RFC 8288). Only the query of
+ * the link is used, so that the next request, with its token, goes to the same server.
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -22,7 +22,7 @@ static const char *path_of(const char *url)
 	return strncmp(url, "//", 2) == 0 ? url + 2 + strcspn(url + 2, "/?#") : url;
 }
 
-/* The byte that %xx stands for, in hex of either case; -1: none. */
+/* The byte that `text`, %xx in hex of either case, encodes; -1: these are not hex digits. */
 static int encoded(const char *text)
 {
 	int byte = 0;
@@ -36,7 +36,7 @@ static int encoded(const char *text)
 	return byte;
 }
 
-/* Is this, perhaps percent-encoded in part, the last component of a path? */
+/* Is `name` the last component of `path`, which may be percent-encoded? */
 static bool is_last(const char *path, size_t n, const char *name, size_t n_name)
 {
 	while (n > 0 && n_name > 0) {

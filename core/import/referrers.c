@@ -127,7 +127,7 @@ int referrers_read(const char *name, const struct buf *text, const char *member,
 
 /* ---- the list ---- */
 
-/* Where the list goes on: nowhere (""), or on another page of it. */
+/* Replaces the URL of a page by that of the next one, or "" after the last. */
 static int go_on(const struct listing *l, const char *next, char url[HTTP_MAX_URL])
 {
 	char *page = NULL;

@@ -52,8 +52,8 @@ int scan_string(struct scan *s, char *ret, size_t n);
 int scan_take(struct scan *s, struct buf *ret);
 
 /*
- * Copies the next string, a name, as far as it fits: 1. In place of NUL, and of half of a surrogate
- * pair, which some write for a byte that is no UTF-8, it has \1: no path may have that either. 0
+ * Copies the next string, a file name, cut to n - 1 bytes: 1. NUL, and half of a surrogate pair,
+ * which some servers write for a byte that is no UTF-8, become \1, which no path may have either. 0
  * for another value.
  */
 int scan_name(struct scan *s, char *ret, size_t n);

@@ -8,16 +8,16 @@
 #include "fetch/fetcher.h"
 #include "import/internal.h"
 
-/* fetches at once; each is in memory, so a large one counts as several */
+/* fetches at once; each is in memory, so a file counts once more for each PART of its size */
 #define PARALLEL 16
 #define PART (2 * MIB)
-#define IN_MEMORY (64 * MIB) /* of all together */
+#define IN_MEMORY (64 * MIB) /* larger sums of small files are kept on disk */
 #define PROGRESS_MS 100
 
 struct batch {
 	const struct import *im;
 	struct listing *l;
-	struct semaphore free; /* of PARALLEL */
+	struct semaphore free; /* how much of PARALLEL is not in use */
 	_Atomic int error;     /* of the first that failed */
 	_Atomic uint64_t done; /* bytes that are here */
 	atomic_bool said;      /* why the hub refuses them */
@@ -50,7 +50,7 @@ static int take(struct one *o, uint64_t size)
 	return r;
 }
 
-/* Of the PARALLEL that may be under way. */
+/* How much of PARALLEL the fetch of a file uses. */
 static unsigned parts_of(const struct listed *f)
 {
 	return (unsigned)(1 + f->size / PART);
@@ -136,7 +136,7 @@ static void begin(struct batch *b, struct listed *f)
 		end(o, r);
 }
 
-/* Waits until there is room for so many parts. */
+/* Takes `parts` of PARALLEL, once they are free. */
 static void wait_for(struct batch *b, unsigned parts)
 {
 	while (parts > 0) {
@@ -167,7 +167,7 @@ static void get_all(struct batch *b)
 	wait_for(b, PARALLEL);
 }
 
-/* Opens l->bytes. Those of many files go to the disk. */
+/* Opens l->bytes: in memory, or a file on disk if they are many. */
 static int open_bytes(const struct import *im, struct listing *l)
 {
 	int r;

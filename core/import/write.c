@@ -162,8 +162,8 @@ static int put_link(struct out *o, const struct listed *f)
 }
 
 /*
- * The hashes of small files are in MANIFEST already: what the disk has damaged meanwhile is seen
- * when it is read.
+ * Writes symlinks and small files. MANIFEST has the hashes of the files as they were fetched, so
+ * bytes that the disk has damaged since are found by the reader.
  */
 static int put_listed(const struct listing *l, struct out *o)
 {

@@ -110,7 +110,7 @@ static const struct entry *local_entry(const struct carton *c, const struct node
 	return c->container->remote ? NULL : n->file.entry;
 }
 
-/* The entry of a local zip, which can be copied as it is; or NULL. One of a layer has no crc. */
+/* An entry of a local zip, which can be copied unchanged; else NULL. One of a layer has no crc. */
 static const struct entry *zip_entry_of(const struct carton *c, const struct node *n)
 {
 	const struct entry *e = c->container->one_file ? local_entry(c, n) : NULL;

@@ -24,7 +24,7 @@ static int parse_metadata(struct parse *p)
 	enum json_event e;
 	int r = header_next(&p->h, &e);
 
-	if (r == 0 && e == JSON_NULL) /* as the reference reads it: there is none */
+	if (r == 0 && e == JSON_NULL) /* no metadata, as in the reference implementation */
 		return 0;
 	if (r == 0 && e != JSON_OBJECT)
 		goto wrong;

@@ -58,7 +58,7 @@ void view_log_empty(const struct node *dir, const char *why)
 	while (top->parent->parent != top->parent)
 		top = top->parent;
 	tree_path(dir, path);
-	/* nobody knows the name of a hidden directory: it is the file that has no tensors */
+	/* users do not know the name of a hidden directory: the line names the model's file */
 	if (top->hidden)
 		start = strcspn(path, "/") + 1;
 	/* what is shown in place of the root has no name */

@@ -7,7 +7,7 @@
 
 static const char place[] = "{sha256}";
 
-/* A string of TOML: as one of JSON, but for DEL. */
+/* Adds a TOML string: a JSON string in which DEL is escaped, too. */
 static void add_toml(struct buf *toml, const char *text)
 {
 	size_t n;

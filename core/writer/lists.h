@@ -30,7 +30,7 @@ int lists_add_link(struct buf *links, const uint8_t sha256[SHA256_SIZE],
 int lists_begin_sizes(struct buf *links);
 int lists_add_size(struct buf *links, const uint8_t sha256[SHA256_SIZE], uint64_t size);
 
-/* Last, what MANIFEST cannot hold: `n` files, the first of which are in `list`. Likewise. */
+/* Adds [left_out], the last table: of `n` files, `list` has the first. Errors of buf_add(). */
 int lists_add_left_out(struct buf *links, uint64_t n, const struct left_out *list);
 
 #endif

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any bytes as layers that lie one upon the other: the first byte is how many bytes the first one
- * has, in blocks of 512. Each may be compressed. A file that is listed is the range of its tar
- * whose hash is said; what is left in the end is a tree, out of which no path and no link leads. And as
- * the note of layers in the cache, which gives no file that is not within its layer.
+ * Reads any bytes as two stacked layers, each of which may be compressed. The first byte gives the
+ * length of the lower one, in blocks of 512. Each file that is listed is a range of its tar, which
+ * has the hash that is given. The result is a tree, and no path or link leads out of it.
+ *
+ * Also reads the bytes as the text LAYERS of a kept carton: each file is within its layer.
  */
 #include <string.h>
 
@@ -47,7 +48,7 @@ static struct layer layer_of(const void *data, size_t n)
 	return (struct layer){ { &ops }, data, n, 0 };
 }
 
-/* Unpacks into `ret`, ROOM bytes. Fewer than all, or a negative number, for what is refused. */
+/* Unpacks a layer into `ret`. Its length; ROOM: it may be longer; a negative number: refused. */
 static ssize_t unpack(struct layer *y, struct budget *budget, uint8_t *ret)
 {
 	enum unpack_coding coding = unpack_coding(y->data, y->n);
