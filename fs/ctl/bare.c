@@ -11,8 +11,6 @@
 #include "ctl/term.h"
 #include "common/text.h"
 
-#define LABEL 13 /* columns, as of other info */
-
 /* All of index.json, malloc'ed: 0 or -errno. */
 static int read_index(struct carton *c, char **ret)
 {
@@ -50,15 +48,6 @@ static const struct carton_node *find_file(const struct carton *c)
 	return NULL;
 }
 
-static void put_value(const char *label, const char *value, unsigned columns)
-{
-	term_style(TERM_TITLE);
-	term_cell(label, LABEL);
-	term_style(TERM_PLAIN);
-	term_wrap(value, LABEL, columns);
-	putchar('\n');
-}
-
 /* Behind a JSON string. */
 static const char *behind_string(const char *at)
 {
@@ -81,7 +70,7 @@ static void put_metadata(const char *json, unsigned columns)
 		snprintf(text + n, sizeof(text) - n, ": ");
 		n += 2;
 		json_decode(behind_string(at + 3) + strlen(": "), text + n, sizeof(text) - n);
-		put_value(label, text, columns);
+		term_row(label, text, columns);
 		label = "";
 	}
 }
@@ -132,13 +121,13 @@ static void put_text(struct carton *c, const struct args *a, const struct carton
 	term_wrap(carton_name(file), 0, columns);
 	term_style(TERM_PLAIN);
 	fputs("\n\n", stdout);
-	put_value("hash",
-		  is_wrong(c)		? "not that of --sha256: this is another file" :
-		  carton_is_verified(c) ? a->values.carton.sha256 :
-					  "not verified; --sha256=HEX verifies it",
-		  columns);
+	term_row("hash",
+		 is_wrong(c)	       ? "not that of --sha256: this is another file" :
+		 carton_is_verified(c) ? a->values.carton.sha256 :
+					 "not verified; --sha256=HEX verifies it",
+		 columns);
 	snprintf(text, sizeof(text), "%s, a bare file and no carton", format_size(st.size, size));
-	put_value("file", text, columns);
+	term_row("file", text, columns);
 	put_metadata(index, columns);
 	ctl_tensors(c, "", ctl_sums_add, &sums);
 	ctl_sums_put("the file", "parameter", &sums);

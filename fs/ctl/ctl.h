@@ -157,15 +157,16 @@ ctl_carton_fn ctl_extract, ctl_fetch, ctl_info, ctl_info_bare, ctl_ls, ctl_push,
 ctl_carton_fn ctl_verify;
 
 /*
- * Describes the file of a mount of cartonfs at that path. False: the path leads to no such file or
- * directory.
+ * If `path` leads to a file below a mount of cartonfs: describes the file. If it leads to a
+ * directory below the mountpoint: says that info takes no directory. Returns false, and prints
+ * nothing, for any other path.
  */
 bool ctl_info_mounted(const char *path, const struct args *a, int *ret_status);
 
 /* Makes the directory of ctl_extract(), which the sandbox then allows: 0 or -errno, reported. */
 int ctl_extract_prepare(struct args *a);
 
-/* Logs what a mount has left out, if SOURCE is one. */
+/* If SOURCE is a mount: logs which files of a hub's repository the mount leaves out. */
 void ctl_ls_prepare(const struct args *a);
 
 /* Reads SOURCE.sig, if that is there. 0 or -errno, reported. */

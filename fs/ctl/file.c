@@ -18,9 +18,6 @@
 #include "ctl/mounts.h"
 #include "ctl/term.h"
 
-#define LABEL 13 /* columns, as of other info */
-#define PREFIX "user.carton."
-
 static const char *const names[] = {
 	"sha256", "state", "storage", "dtype", "shape", "passthrough"
 };
@@ -28,12 +25,12 @@ static const char *const names[] = {
 
 struct file {
 	char device[32]; /* as in mountinfo */
-	char kind;	 /* f, or d for a directory, or r for the root of the mount */
+	char kind;	 /* 'f': a file; 'd': a directory; 'r': the root of a file system */
 	uint64_t bytes;
 	char values[N_NAMES][256]; /* "": the file does not have this attribute */
 };
 
-/* A ctl_question: a line of numbers, then one for each attribute. */
+/* A ctl_question. Its text is a line with device, kind and size, and a line for each attribute. */
 static int look(const void *path, char **ret)
 {
 	struct stat st;
@@ -41,7 +38,7 @@ static int look(const void *path, char **ret)
 	size_t n;
 	int kind;
 
-	/* what cannot be looked at is no file of a mount: the open of a carton says why */
+	/* after an error the path is opened as a carton, which reports the error */
 	if (stat(path, &st) < 0)
 		return -errno;
 	f = open_memstream(ret, &n);
@@ -54,14 +51,14 @@ static int look(const void *path, char **ret)
 		char name[64], value[256];
 		ssize_t got;
 
-		snprintf(name, sizeof(name), PREFIX "%s", names[i]);
+		snprintf(name, sizeof(name), "user.carton.%s", names[i]);
 		got = kind == 'r' ? -1 : getxattr(path, name, value, sizeof(value) - 1);
 		fprintf(f, "%.*s\n", got < 0 ? 0 : (int)got, value);
 	}
 	return fclose(f) == 0 ? 0 : -ENOMEM;
 }
 
-/* Takes the next line off *at: false at the end, or if the line is too long. */
+/* Copies the line at *at, and moves *at behind it. False: there is no line, or it is too long. */
 static bool next_line(const char **at, char *ret, size_t size)
 {
 	size_t n = strcspn(*at, "\n");
@@ -89,7 +86,7 @@ static bool parse(const char *text, struct file *ret)
 	return true;
 }
 
-/* Is that a device of a mount of cartonfs? */
+/* Is a mount of cartonfs on this device? */
 static bool is_mounted(const char *device)
 {
 	FILE *f = fopen("/proc/self/mountinfo", "re");
@@ -115,27 +112,19 @@ static void put_json(const char *path, const struct file *file)
 	json_end(&w, '}');
 }
 
-static void put_row(const char *label, const char *value)
-{
-	term_style(TERM_TITLE);
-	term_cell(label, LABEL);
-	term_style(TERM_PLAIN);
-	term_wrap(value, LABEL, term_columns(80));
-	putchar('\n');
-}
-
 static void put_text(const char *path, const struct file *file)
 {
+	const unsigned columns = term_columns(80);
 	char size[SIZE_TEXT];
 
 	term_style(TERM_TITLE);
-	term_wrap(path, 0, term_columns(80));
+	term_wrap(path, 0, columns);
 	term_style(TERM_PLAIN);
 	fputs("\n\n", stdout);
-	put_row("size", format_size(file->bytes, size));
+	term_row("size", format_size(file->bytes, size), columns);
 	for (size_t i = 0; i < N_NAMES; i++)
 		if (*file->values[i])
-			put_row(names[i], file->values[i]);
+			term_row(names[i], file->values[i], columns);
 }
 
 bool ctl_info_mounted(const char *path, const struct args *a, int *ret_status)

@@ -10,7 +10,6 @@
 #include "ctl/term.h"
 #include "common/text.h"
 
-#define LABEL 13	 /* columns of the labels */
 #define TEXT_COLUMNS 100 /* longer lines are hard to read */
 struct info {
 	struct carton *c;
@@ -30,18 +29,9 @@ struct info {
 
 /* ---- rows ---- */
 
-static void put_label(const char *label)
-{
-	term_style(TERM_TITLE);
-	term_cell(label, LABEL);
-	term_style(TERM_PLAIN);
-}
-
 static void put_value(const struct info *info, const char *label, const char *value)
 {
-	put_label(label);
-	term_wrap(value, LABEL, info->columns);
-	putchar('\n');
+	term_row(label, value, info->columns);
 }
 
 static void put_heading(const char *heading)

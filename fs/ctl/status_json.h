@@ -18,8 +18,8 @@ uint64_t json_number_of(const char *json, const char *key);
 const char *json_in_element(const char *element, const char *key);
 
 /*
- * The next element of a list, which are objects: `at` is the list, as json_member() gives it, or
- * what this has moved it to. malloc'ed; NULL: there is none, or no memory.
+ * Returns the next element of a list of objects, malloc'ed, and moves *at behind it. For the first
+ * element, *at is the list, as json_member() gives it. NULL: the list has ended, or out of memory.
  */
 char *json_next_element(const char **at);
 

@@ -249,6 +249,15 @@ void term_wrap(const char *s, unsigned indent, unsigned width)
 	}
 }
 
+void term_row(const char *label, const char *value, unsigned width)
+{
+	term_style(TERM_TITLE);
+	term_cell(label, TERM_LABEL);
+	term_style(TERM_PLAIN);
+	term_wrap(value, TERM_LABEL, width);
+	fputc('\n', term.out);
+}
+
 /* ---- numbers ---- */
 
 void term_bar(uint64_t part, uint64_t whole, unsigned width)

@@ -58,6 +58,10 @@ void term_short(const char *s, unsigned width);
  */
 void term_wrap(const char *s, unsigned indent, unsigned width);
 
+/* Prints a label in the first TERM_LABEL columns, and `value` behind it, wrapped at `width`. */
+#define TERM_LABEL 13
+void term_row(const char *label, const char *value, unsigned width);
+
 /* Prints a bar of `width` columns, filled for `part` of `whole`. */
 void term_bar(uint64_t part, uint64_t whole, unsigned width);
 
