@@ -58,17 +58,19 @@ struct mount {
 #define PASSTHROUGH_NAME "user.carton.passthrough"
 
 /*
- * The inode numbers of the kernel: the number of the node, behind a few numbers of status_files.c,
- * so that the next process has the same (keep.h). Above the number of a generated node is the
- * epoch: the next process finds such nodes by inode_notes.h.
+ * The inode numbers that the kernel gets. That of a node of the carton is its carton_number() plus
+ * INO_FIRST, as the smaller ones are for status_files.c. The next process computes the same number
+ * (keep.h). A generated node has another carton_number() in the next process, so its inode number
+ * has the epoch of this process in its upper 16 bits, and the next process looks the node up in
+ * inode_notes.h.
  *
- * An inode number may be any: the kernel takes it from a file handle, which an NFS client may have
- * forged.
+ * A request may have any inode number: the kernel takes it from a file handle, which an NFS client
+ * may have forged.
  */
 #define INO_FIRST 16
 #define MAX_PUSHES 64
 
-/* A tag of an address: a file handle of the kernel, which no client can forge. */
+/* Makes an `fh` of the kernel from an address. The kernel keeps it, so no client can forge one. */
 static inline uint64_t mount_tag(const struct mount *m, const void *address)
 {
 	return (uint64_t)m->epoch << 48 | (uint64_t)(uintptr_t)address;
@@ -90,6 +92,11 @@ static inline bool mount_is_generated(const struct mount *m, const struct carton
 	return carton_number(m->carton, node) & CARTON_GENERATED;
 }
 
+static inline bool mount_ino_is_generated(fuse_ino_t ino)
+{
+	return ino >> 48;
+}
+
 static inline fuse_ino_t mount_ino(const struct mount *m, const struct carton_node *node)
 {
 	uint64_t number = carton_number(m->carton, node), noted;
@@ -100,18 +107,23 @@ static inline fuse_ino_t mount_ino(const struct mount *m, const struct carton_no
 	return noted ? noted : (uint64_t)m->epoch << 48 | number;
 }
 
-/* NULL: there is no such node, or an earlier process has generated it and it cannot be found. */
+/*
+ * NULL: there is no such node, or an earlier process has generated it and this one cannot find it.
+ */
 static inline struct carton_node *mount_node(const struct mount *m, fuse_ino_t ino)
 {
+	const bool generated = mount_ino_is_generated(ino);
+	const uint64_t number = ino & ((1ULL << 48) - 1);
+
 	if (ino == FUSE_ROOT_ID)
 		return carton_root(m->carton);
-	if (ino >> 48 && !mount_mine(m, ino))
+	if (generated && !mount_mine(m, ino))
 		return inode_notes_find(m->notes, ino);
-	if (ino >> 48)
-		ino = ino & CARTON_GENERATED ? ino & ((1ULL << 48) - 1) : 0;
-	else
-		ino = ino > INO_FIRST && !(ino & CARTON_GENERATED) ? ino - INO_FIRST : 0;
-	return carton_by_number(m->carton, ino);
+	if (generated != !!(number & CARTON_GENERATED)) /* forged */
+		return NULL;
+	if (generated)
+		return carton_by_number(m->carton, number);
+	return number > INO_FIRST ? carton_by_number(m->carton, number - INO_FIRST) : NULL;
 }
 
 static inline struct mount *mount_of(fuse_req_t req)

@@ -23,7 +23,8 @@
 /*
  * Fills `st`. Returns how long the kernel may cache it (seconds): 0 while the size is not certain.
  */
-static double fill_stat(const struct mount *m, struct carton_node *node, struct stat *st)
+static double fill_stat(const struct mount *m, struct carton_node *node, bool generated,
+			struct stat *st)
 {
 	struct carton_stat cs;
 
@@ -39,7 +40,7 @@ static double fill_stat(const struct mount *m, struct carton_node *node, struct 
 	 * stays: with none, `tar -S` takes it for a hole and does not read it.
 	 */
 	st->st_blocks = (blkcnt_t)((cs.size + 511) / 512);
-	if (st->st_blocks > 1 && !carton_is_bare(m->carton) && mount_is_generated(m, node))
+	if (st->st_blocks > 1 && !carton_is_bare(m->carton) && generated)
 		st->st_blocks = 1;
 	st->st_blksize = BLOCK;
 	st->st_mtime = st->st_ctime = st->st_atime = cs.mtime;
@@ -68,11 +69,14 @@ static double fill_stat(const struct mount *m, struct carton_node *node, struct 
 
 static void fill_entry(const struct mount *m, struct carton_node *node, struct fuse_entry_param *e)
 {
+	bool generated;
+
 	memset(e, 0, sizeof(*e));
 	e->ino = mount_ino(m, node);
+	generated = mount_ino_is_generated(e->ino);
 	e->entry_timeout = TIMEOUT;
-	e->attr_timeout = fill_stat(m, node, &e->attr);
-	if (mount_is_generated(m, node))
+	e->attr_timeout = fill_stat(m, node, generated, &e->attr);
+	if (generated)
 		inode_notes_add(m->notes, node, e->ino);
 }
 
@@ -202,13 +206,13 @@ static void finish_lookup(struct parked *p, int r)
 }
 
 /*
- * "." and "..": the kernel has forgotten the inode of a file handle, which an NFS server has kept,
- * or the directory above it.
+ * Answers a lookup of "." or "..": a file handle, such as an NFS server keeps, leads to the node,
+ * and the kernel has forgotten the inode of the node or of the directory above it. Returns false
+ * for any other name.
  */
-static bool answer_handle(fuse_req_t req, fuse_ino_t ino, const char *name)
+static bool answer_handle(fuse_req_t req, struct carton_node *node, const char *name)
 {
 	const struct mount *m = mount_of(req);
-	struct carton_node *node = mount_node(m, ino);
 	struct fuse_entry_param e;
 
 	if (strcmp(name, ".") != 0 && strcmp(name, "..") != 0)
@@ -224,7 +228,7 @@ static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 			    .finish = finish_lookup,
 			    .node = mount_node(mount_of(req), parent) };
 
-	if (answer_handle(req, parent, name))
+	if (answer_handle(req, q.node, name))
 		return;
 	if (strlen(name) >= sizeof(q.name)) {
 		fuse_reply_err(req, ENAMETOOLONG);
@@ -337,6 +341,7 @@ static void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t of
 
 static void finish_getattr(struct parked *p, int r)
 {
+	const struct mount *m = mount_of(p->req);
 	struct stat st;
 	double timeout;
 
@@ -344,7 +349,7 @@ static void finish_getattr(struct parked *p, int r)
 		fuse_reply_err(p->req, mount_errno(r));
 		return;
 	}
-	timeout = fill_stat(mount_of(p->req), p->node, &st);
+	timeout = fill_stat(m, p->node, mount_is_generated(m, p->node), &st);
 	fuse_reply_attr(p->req, &st, timeout);
 }
 

@@ -8,8 +8,8 @@
 #include <sys/stat.h>
 
 /*
- * Node numbers, and the inode numbers that programs see: those of the carton are larger (INO_FIRST,
- * and node_ino()), but the root's.
+ * The inode numbers of these files, both for the kernel and in st_ino. All others but that of the
+ * root are larger: see INO_FIRST and `ino` of struct carton_stat.
  */
 enum { INO_DIR = 2, INO_JSON, INO_METRICS, INO_END };
 
@@ -54,7 +54,7 @@ static fuse_ino_t find(const struct mount *m, fuse_ino_t parent, const char *nam
 									   name, &own) == -ENOENT) ?
 			       INO_DIR :
 			       0;
-	/* of a file handle, see ops.c */
+	/* a lookup by file handle: see answer_handle() in ops.c */
 	if (strcmp(name, ".") == 0)
 		return is_ours(parent) ? parent : 0;
 	for (fuse_ino_t ino = INO_JSON; parent == INO_DIR && ino < INO_END; ino++)

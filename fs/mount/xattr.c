@@ -39,9 +39,7 @@ void xattr_get(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
 		fuse_reply_buf(req, value, (size_t)n);
 }
 
-/*
- * None is listed: cp -a and rsync -X would carry "verified" to a copy, whose bytes may change.
- */
+/* Lists no attribute: cp -a and rsync -X would copy "verified" to a file that may be changed. */
 void xattr_list(fuse_req_t req, fuse_ino_t ino, size_t size)
 {
 	(void)ino;
