@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The values of these stay in quotes: the kernel reads them. */
+/* Does the kernel read this option itself? It expects the quotes. */
 static bool is_for_kernel(const char *option)
 {
 	static const char *const names[] = { "context=", "fscontext=", "defcontext=",
@@ -17,10 +17,18 @@ static bool is_for_kernel(const char *option)
 	return false;
 }
 
-/* The quote that ends the value which begins at `text`, behind its first quote; NULL: none does. */
-static const char *end_of_value(const char *text)
+/* Returns the first character of the option's value, if that is a quote; else NULL. */
+static const char *first_quote(const char *option)
 {
-	const char *end = strchr(text, '"');
+	const char *end = option + strcspn(option, "=,");
+
+	return end[0] == '=' && end[1] == '"' ? end + 1 : NULL;
+}
+
+/* Returns the quote that ends the value which begins with the quote `first`; NULL: none does. */
+static const char *last_quote(const char *first)
+{
+	const char *end = strchr(first + 1, '"');
 
 	return end && (end[1] == ',' || !end[1]) ? end : NULL;
 }
@@ -28,24 +36,24 @@ static const char *end_of_value(const char *text)
 char *quotes_remove(const char *options)
 {
 	char *ret = malloc(2 * strlen(options) + 1), *to = ret;
-	const char *option = options, *quote = NULL; /* the quote that ends the value */
+	const char *at = options;
 
-	for (const char *at = options; ret && *at; at++) {
-		bool bound = at == quote;
+	while (ret && *at) {
+		const char *first = first_quote(at), *last = first ? last_quote(first) : NULL;
+		bool keep = is_for_kernel(at);
 
-		if (!quote && at > option && at[-1] == '=' && *at == '"' &&
-		    strcspn(option, "=") == (size_t)(at - option) - 1) {
-			quote = end_of_value(at + 1);
-			bound = quote != NULL;
-		} else if (!quote && *at == ',') {
-			option = at + 1;
+		if (last) {
+			to = mempcpy(to, at, (size_t)(first - at) + keep);
+			for (at = first + 1; at < last; at++) {
+				if (*at == ',' && at[-1] != '\\')
+					*to++ = '\\';
+				*to++ = *at;
+			}
+			at = last + !keep;
 		}
-		if (quote && *at == ',' && at[-1] != '\\')
-			*to++ = '\\';
-		if (!bound || is_for_kernel(option))
-			*to++ = *at;
-		if (at == quote)
-			quote = NULL;
+		/* the rest of the option, or all of it if it has no quotes, and the comma behind */
+		while (*at && (*to++ = *at++) != ',')
+			;
 	}
 	if (ret)
 		*to = '\0';
