@@ -112,12 +112,12 @@ struct carton_options {
 	 */
 	carton_progress_fn *progress;
 	void *progress_ctx;
-	int64_t date;	     /* that all nodes show, in seconds since 1970; 0: as in carton_stat */
-	bool requester_pays; /* for what comes from buckets of S3, the user's account */
+	int64_t date; /* the date of all nodes, in seconds since 1970; 0: `mtime` of carton_stat */
+	bool requester_pays; /* the user pays for requests to buckets of S3 */
 	/*
-	 * Registries, HOST[:PORT], that are asked by http where they have no https, and get
-	 * passwords so; "*": those of `source` and push_to. Ends with NULL; NULL: none but this
-	 * machine
+	 * Registries, HOST[:PORT], that are asked by http if they have no https, and that may get
+	 * passwords by http; "*": the registries of `source` and push_to. Ends with NULL; NULL:
+	 * only this machine
 	 */
 	char *const *plain_http;
 };
@@ -195,9 +195,10 @@ bool carton_is_remote(const struct carton *c);
 const char *carton_commit(const struct carton *c);
 
 /*
- * How many files of the repository that was opened are left out, since MANIFEST cannot hold their
- * paths; gives the first of them to `fn` (NULL: to nobody), the path, perhaps cut, and what is
- * wrong with it. They were logged, in these words.
+ * Returns how many files of the repository that was opened are left out, because MANIFEST cannot
+ * hold their paths. Calls `fn` (may be NULL) for the first of them, with the path, perhaps cut, and
+ * the fault of the path. carton_open() has logged them with CARTON_LEFT_OUT and
+ * CARTON_LEFT_OUT_MORE.
  */
 typedef void carton_left_out_fn(void *ctx, const char *name, const char *why);
 uint64_t carton_left_out(const struct carton *c, carton_left_out_fn *fn, void *ctx);
@@ -240,12 +241,15 @@ struct carton_stat {
 	uint32_t nlink;
 	bool hidden; /* found by name, not to be listed */
 	/*
-	 * seconds since 1970: options.date, if that is not 0. Else that of a file or symlink in an
-	 * unpacked directory is its own, and all of a bare file have that of the file, unless it
-	 * comes from a URL and its sha256 is given. Else chosen by the content: 1990-01-01 UTC and
-	 * 2 s for each of the number that is the first 7 hex digits, of a file of its sha256, of a
-	 * symlink of a hash of its target, of a directory of one of what is below it, of a view of
-	 * one of its header and of where in which file it is, or the file's if it is all of that
+	 * The date, in seconds since 1970. It is options.date, if that is not 0. A file or symlink
+	 * in an unpacked directory has its own date. A bare file and its views have the date of the
+	 * file, unless it is at a URL and its sha256 is given.
+	 *
+	 * Any other date follows from the content: it is 1990-01-01 UTC plus 2 s times a number of
+	 * 28 bits. The number of a file is the first 7 hex digits of its sha256. That of a symlink,
+	 * a directory and a view is from a hash: of the target; of the names and contents below; of
+	 * the view's header and the range of the file behind it. A view of a whole file without a
+	 * header has the number of the file.
 	 */
 	int64_t mtime;
 };
@@ -321,7 +325,7 @@ ssize_t carton_property(const struct carton_node *node, const char *name, char *
 #define CARTON_GENERATED (1ULL << 47)
 uint64_t carton_number(const struct carton *c, const struct carton_node *node);
 
-/* The node with that number, or NULL. The number may come from outside: it may be any. */
+/* Returns the node with that number, or NULL. Any number is safe, also one from outside. */
 struct carton_node *carton_by_number(const struct carton *c, uint64_t number);
 
 /*
@@ -575,8 +579,9 @@ struct carton_fact {
 };
 
 /*
- * Logs, as a notice, which files are git-lfs pointers: a clone without git-lfs has these in place
- * of its large files. Reads small files of a local carton; of a remote one, nothing. 0 or -ENOMEM.
+ * Logs a notice for each file that is a git-lfs pointer. A repository that was cloned without
+ * git-lfs has such pointers in place of its large files. Looks into the small files of a local
+ * carton; a remote carton is not checked. 0 or -ENOMEM.
  */
 int carton_say_pointers(struct carton *c);
 
@@ -599,9 +604,9 @@ void carton_places(struct carton *c, struct carton_places *ret);
 char *carton_source_label(const char *source, char *ret, size_t n);
 
 /*
- * The file with certificates of authorities that the environment (SSL_CERT_FILE and others) names
- * for what is fetched from that source, in place of the system's: malloc'ed; NULL: none is named,
- * or there is no memory. The option cacert goes before it.
+ * Returns the file of certificate authorities that the environment (SSL_CERT_FILE and others) names
+ * for this source: requests trust these instead of the system's, unless the option cacert is given.
+ * Malloc'ed; NULL: the environment names no file, or out of memory.
  */
 char *carton_authorities(const char *source);
 

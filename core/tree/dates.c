@@ -30,12 +30,12 @@
 #define INO_GENERATED (1ULL << INO_BITS)
 #define INO_HASHED 16
 
-/* The directories above a node, with the root: each takes two bytes of a path. */
+/* The most directories above a node, with the root: each takes two bytes of the path. */
 #define MAX_ABOVE (MAX_PATH_LEN / 2 + 1)
 
 /* ---- marks ---- */
 
-/* What is all of an object, and no more, has the mark of the object. */
+/* A file that has all bytes of one object, and no others, has the mark of the object. */
 static uint64_t mark_of_body(const struct tree *t, const struct node *n)
 {
 	const struct file_header *h = n->body.header;
@@ -71,7 +71,7 @@ static bool is_plain(const struct node *n)
 	return n->kind != NODE_DIR || !n->is_lazy;
 }
 
-/* Of a node that is below no lazy directory. */
+/* The mark of a node that is not below a lazy directory. */
 static uint64_t mark_of_plain(const struct tree *t, const struct node *n)
 {
 	switch ((enum node_kind)n->kind) {
@@ -85,7 +85,7 @@ static uint64_t mark_of_plain(const struct tree *t, const struct node *n)
 	return (uint64_t)n->date << (64 - DATE_BITS);
 }
 
-/* A generated directory stands for the model: its nodes may not be there yet. */
+/* A generated directory has the mark of the model: its children may not be made yet. */
 static uint64_t mark_of(const struct tree *t, const struct node *n)
 {
 	return n->kind == NODE_DIR && node_lazy_above(n) ? t->model : mark_of_plain(t, n);
@@ -129,7 +129,7 @@ static void set_date(const struct tree *t, struct node *dir)
 
 /* ---- inode numbers ---- */
 
-/* A number by a hash. */
+/* Makes an inode number of a hash. */
 static uint64_t ino_of(uint64_t hash)
 {
 	uint64_t ino = hash & (INO_GENERATED - 1);
@@ -185,7 +185,7 @@ struct number_set {
 	struct siphash_key key;
 };
 
-/* Returns true if it was there. */
+/* Returns true if the set had the number before. */
 static bool set_add(struct number_set *s, uint64_t ino)
 {
 	uint64_t i = siphash(&s->key, ino, "", 0) % s->n_slots;
@@ -198,7 +198,7 @@ static bool set_add(struct number_set *s, uint64_t ino)
 	return false;
 }
 
-/* For up to `n` numbers. 0, -ENOMEM or -EFBIG. */
+/* Makes an empty set for up to `n` numbers. 0, -ENOMEM or -EFBIG. */
 static int set_init(struct number_set *s, uint64_t n, struct budget *budget)
 {
 	int r;
@@ -221,7 +221,7 @@ static void set_finish(struct number_set *s, struct budget *budget)
 	free(s->slots);
 }
 
-/* Gives a node whose number an earlier path has another one that is free. */
+/* Gives a node a number that is free, as `ino` is the number of an earlier path. */
 static int renumber(struct tree *t, struct number_set *s, const struct node *n, uint64_t ino)
 {
 	uint64_t prefix = tree_hash(ino, n->name, strlen(n->name)), count = 0, taken = 0;
@@ -230,7 +230,7 @@ static int renumber(struct tree *t, struct number_set *s, const struct node *n, 
 
 	if (r < 0)
 		return r;
-	/* with a count, so that no name leads in a circle of numbers that are taken */
+	/* each try hashes another count, so the tries do not repeat */
 	do {
 		count++;
 		ino = ino_of(tree_hash_words(prefix, &count, 1));
@@ -239,11 +239,12 @@ static int renumber(struct tree *t, struct number_set *s, const struct node *n, 
 	return 0;
 }
 
-/* A walk in the order of paths, with the hashes of all that is above the node. */
+/* A walk over the nodes in the order of their paths. */
 struct walk {
 	struct node *at;
 	size_t depth;
-	uint64_t hashes[MAX_ABOVE + 1]; /* by depth; the root's is 0 */
+	uint64_t hashes[MAX_ABOVE +
+			1]; /* of the paths of `at` and the directories above, by depth */
 };
 
 static bool walk_next(struct walk *w, struct node *root)
@@ -284,7 +285,7 @@ int tree_number(struct tree *t)
 	struct number_set s;
 	int r;
 
-	/* the children of a directory stand behind it */
+	/* backwards: a directory stands before its children, whose marks it needs */
 	for (size_t i = t->n_places; i-- > 0;)
 		if (t->nodes[i].name && t->nodes[i].kind == NODE_DIR && is_plain(&t->nodes[i]))
 			set_date(t, &t->nodes[i]);

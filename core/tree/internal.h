@@ -13,7 +13,7 @@ struct text {
 	void *data;
 };
 
-/* A node whose number by dates.c an earlier path has, and the number that it got. */
+/* A node whose inode number was already that of an earlier path, and the node's new number. */
 struct numbered {
 	const struct node *node;
 	uint64_t ino;
@@ -27,7 +27,7 @@ const struct entry *node_entry(const struct node *n);
 uint64_t tree_hash(uint64_t prefix, const void *data, size_t n);
 uint64_t tree_hash_words(uint64_t prefix, const uint64_t *words, size_t n);
 
-/* The mark (mark.c) of a text, of an object, and of the pieces before `p` with `p`. */
+/* Marks (mark.c): of a text; of an object; and of pieces that end with `p`, from that before `p`. */
 uint64_t tree_mark_text(const void *data, size_t n);
 uint64_t tree_mark_object(const struct tree *t, const struct object *o);
 uint64_t tree_mark_piece(const struct tree *t, uint64_t mark, const struct piece *p);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Marks, which stand for content: 64 bits, of a file the first 8 bytes of its sha256. No key goes
- * into them: another machine has to find the same.
+ * Marks: fingerprints of content, of 64 bits. The mark of a file is the first 8 bytes of its
+ * sha256. Marks are hashes without a key, as every machine has to compute the same ones.
  */
 #include "base/siphash.h"
 #include "base/util.h"
@@ -37,7 +37,10 @@ uint64_t tree_mark_text(const void *data, size_t n)
 	return tree_hash(n, data, n);
 }
 
-/* What was derived has no hash: its is all zero, and it follows from the model. */
+/*
+ * The sha256 of a derived object is all zeros, as nothing lists one. Its bytes follow from the
+ * model, so it has the mark of the model.
+ */
 uint64_t tree_mark_object(const struct tree *t, const struct object *o)
 {
 	uint64_t mark = tree_mark(object_sha256(o));
@@ -47,7 +50,7 @@ uint64_t tree_mark_object(const struct tree *t, const struct object *o)
 
 uint64_t tree_mark_piece(const struct tree *t, uint64_t mark, const struct piece *p)
 {
-	/* where all of an object ends may be known to one process and not to the next */
+	/* the size of a whole or derived object may be known to one process and not to the next */
 	bool part = !p->whole && tree_mark(object_sha256(p->object)) != 0;
 	const uint64_t words[] = { tree_mark_object(t, p->object), p->off, part ? p->end : 0 };
 

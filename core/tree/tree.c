@@ -201,8 +201,8 @@ void tree_sort(struct node *dir)
 /* ---- places ---- */
 
 /*
- * Moves the children of a directory to `to`, sorted. Returns the end of the array there. The array
- * before is freed, unless it is a part of another.
+ * Sorts the children of a directory and moves them to the array `to`. Frees their former array, if
+ * it was theirs alone. Returns the end of the moved children.
  */
 static struct node *move_children(struct node *dir, struct node *to)
 {
@@ -223,24 +223,14 @@ static struct node *move_children(struct node *dir, struct node *to)
 	return to + c->n;
 }
 
-/* Adds the directory, whose nodes are all in one array, to the list. 0 or -ENOMEM. */
+/* Gives the next free places to the nodes below the directory, in order. 0 or -ENOMEM. */
 static int add_placed(struct tree *t, struct lazy_dir *lazy)
 {
 	struct placed *p = &t->placed;
-	int r = 0;
+	int r;
 
 	pthread_mutex_lock(&t->lock);
-	if (p->n == p->cap) {
-		size_t cap = p->cap ? 2 * p->cap : 16;
-		struct placed_dir *list = reallocarray(p->list, cap, sizeof(*list));
-
-		if (list) {
-			p->list = list;
-			p->cap = cap;
-		} else {
-			r = -ENOMEM;
-		}
-	}
+	r = array_room(p->list, &p->cap, p->n + 1);
 	if (r == 0) {
 		lazy->first = p->next;
 		p->next += lazy->nodes;
@@ -287,7 +277,7 @@ uint64_t node_place(const struct tree *t, const struct node *n)
 		      PLACE_NONE;
 }
 
-/* The directory that may have that place, or NULL. */
+/* Returns the only lazy directory that a node at that place can be below; NULL: none. */
 static struct lazy_dir *find_placed(struct tree *t, uint64_t place)
 {
 	const struct placed *p = &t->placed;

@@ -42,15 +42,15 @@ struct extent {
 struct file_header {
 	const char *data;
 	uint64_t len;
-	const struct entry *entry; /* that the file shows; NULL: none */
-	uint64_t mark;		   /* stands for the bytes: see mark.c */
+	const struct entry *entry; /* the file's entry of the container; NULL: none */
+	uint64_t mark;		   /* a fingerprint of the bytes: see mark.c */
 	char nul;		   /* as in struct extent */
 };
 
 /* The ranges of objects that a file has behind its header. Several may share them. */
 struct content {
 	const struct tensor_info *tensor; /* that is shown; NULL: no view of a tensor */
-	uint64_t mark;			  /* stands for the bytes: see mark.c */
+	uint64_t mark;			  /* a fingerprint of the pieces: see mark.c */
 	size_t n;
 	struct piece {
 		struct object *object;
@@ -105,7 +105,7 @@ struct node {
 			const char *target;
 		} link;
 	};
-	uint32_t date;	   /* a directory: what chooses its date, see dates.c */
+	uint32_t date;	   /* a directory: the bits of its mark that choose its date (dates.c) */
 	atomic_uchar mark; /* see carton_mark() */
 	uint8_t room;	   /* a directory: its array has room for 2^room nodes; 0: it is full */
 	/* compilers read the kind together with the flags, so `mark` does not stand between them */
@@ -118,11 +118,11 @@ struct node {
 	bool hidden : 1;    /* found by name, not listed */
 };
 
-/* The dates of nodes. */
+/* Which dates the nodes show. */
 enum tree_dates {
 	DATES_BY_CONTENT,
-	DATES_OWN, /* that of the entry; by content where there is none */
-	DATES_ONE, /* `mtime` */
+	DATES_OWN, /* the date of a node's entry; by content for a node without an entry */
+	DATES_ONE, /* `mtime` of the tree */
 };
 
 struct tree {
@@ -131,24 +131,24 @@ struct tree {
 	struct object_store *store; /* where entries get their objects; NULL: no node has one */
 	struct budget *budget;	    /* counts the memory of views; may be NULL */
 	enum tree_dates dates;
-	int64_t mtime;		     /* by `dates` */
-	uint64_t model;		     /* the mark of MANIFEST */
-	struct numbered *renumbered; /* by tree_number(); sorted by node */
+	int64_t mtime;		     /* the date of all nodes, with DATES_ONE */
+	uint64_t model;		     /* the mark of MANIFEST (mark.c) */
+	struct numbered *renumbered; /* inode numbers that tree_number() changed; by node */
 	size_t n_renumbered, cap_renumbered;
-	struct node *nodes;   /* those that tree_build() has made */
-	size_t n_places;      /* in `nodes`; those without a name are free */
+	struct node *nodes;   /* the nodes that tree_build() has made */
+	size_t n_places;      /* the length of `nodes`; a place without a name is free */
 	size_t spare;	      /* free places behind those of the root */
 	pthread_mutex_t lock; /* guards `placed` */
-	struct placed {
+	struct placed {	      /* the lazy directories that tree_place() was called for */
 		struct placed_dir {
 			uint64_t first;
-			struct lazy_dir *dir; /* with another `first`: it was cleared meanwhile */
-		} * list;		      /* sorted */
+			struct lazy_dir *dir; /* has another `first`: it was cleared since */
+		} * list;		      /* sorted by `first` */
 		size_t n, cap;
 		uint64_t next; /* the next free place */
 	} placed;
-	struct arena arena;    /* of all that is not below a lazy directory */
-	uint64_t files, bytes; /* that tree_build() has made */
+	struct arena arena;    /* for all nodes that are not below a lazy directory */
+	uint64_t files, bytes; /* the number of files that tree_build() has made, and their size */
 	_Atomic uint64_t n_nodes;
 	_Atomic uint64_t owned; /* bytes of literals of views */
 	struct node top;
@@ -182,9 +182,10 @@ int tree_build(struct tree *t, const struct tree_paths *paths, uint64_t nodes, t
 	       void *ctx);
 
 /*
- * Once the directories of tree_build() have all their children: makes the dates of directories, and
- * gives nodes whose inode numbers are equal others, in the order of their paths. The memory that it
- * takes meanwhile counts in the budget. 0, -ENOMEM, or -EFBIG over the budget.
+ * Call it once, when all directories of tree_build() have their children. Computes the dates of the
+ * directories. Of several nodes with one inode number, the first in the order of paths keeps the
+ * number, and the others get new ones. The memory that this takes counts in the budget. 0, -ENOMEM,
+ * or -EFBIG over the budget.
  */
 int tree_number(struct tree *t);
 
@@ -206,26 +207,27 @@ void tree_clear(struct tree *t, struct node *dir);
 void tree_sort(struct node *dir);
 
 /*
- * Call it once, when a lazy directory has all its children: sorts all that is below it, in one
- * array, and gives each node its place. The memory that it takes meanwhile counts in the budget. 0,
- * -ENOMEM, or -EFBIG over the budget.
+ * Call it once, when a lazy directory has all its children. Moves all nodes below the directory to
+ * one array, in which each directory is sorted, and gives each node its place. The memory that this
+ * takes meanwhile counts in the budget. 0, -ENOMEM, or -EFBIG over the budget.
  */
 int tree_place(struct tree *t, struct node *top);
 
 /*
- * The place of a node: its index in `nodes`; below a lazy directory PLACE_GENERATED and a count of
- * all such nodes, of which none is used twice. PLACE_NONE: the node has none.
+ * The place of a node. The place of a node of tree_build() is its index in `nodes`. The place of a
+ * node below a lazy directory is PLACE_GENERATED plus a number that no other such node has, or had
+ * before its directory was cleared. Other nodes have PLACE_NONE.
  */
 #define PLACE_GENERATED (1ULL << 47)
 #define PLACE_NONE UINT64_MAX
 uint64_t node_place(const struct tree *t, const struct node *n);
 
-/* The node at any number that may be a place, or NULL. Any thread. */
+/* Returns the node at this place, or NULL. The place may be any number. Any thread. */
 struct node *tree_at(struct tree *t, uint64_t place);
 
 /*
- * Gives a file an entry of the container. Its object is made at first use. The node's name is in
- * the text of MANIFEST: its hash stands behind it.
+ * Gives a file an entry of the container. Its object is made at first use. The node's name must be
+ * a part of the text of MANIFEST, in which the hash of the file follows it.
  */
 void tree_set_entry(struct tree *t, struct node *file, const struct entry *entry);
 
@@ -271,13 +273,13 @@ struct tree *node_tree(const struct node *n);
 /* The lazy directory that a node is below, or the node itself; NULL: none. */
 struct lazy_dir *node_lazy_above(const struct node *n);
 
-/* The mark of what has this sha256 (mark.c). */
+/* The mark (mark.c) of bytes with this sha256. */
 uint64_t tree_mark(const uint8_t *sha256);
 
 /*
- * Seconds since 1970, and the inode number that programs see. Both follow from content (dates.c),
- * and the number from the path, too: it has 48 bits, and the highest one is set for generated
- * nodes. None but the root has a number below 16.
+ * The date that a node shows, in seconds since 1970, and the inode number that programs see. The
+ * date follows from the content, and the number from the path and the content (dates.c). The number
+ * has 48 bits, and the highest one is set for generated nodes. Only the root has a number below 16.
  */
 #define TREE_ROOT_INO 1
 int64_t node_mtime(const struct node *n);
