@@ -5,12 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Does the kernel read this option itself? It expects the quotes. */
+/* Does the kernel read this option itself? It expects the quotes. "-o" may be in front. */
 static bool is_for_kernel(const char *option)
 {
 	static const char *const names[] = { "context=", "fscontext=", "defcontext=",
 					     "rootcontext=" };
 
+	if (strncmp(option, "-o", 2) == 0)
+		option += 2;
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		if (strncmp(option, names[i], strlen(names[i])) == 0)
 			return true;

@@ -4,9 +4,9 @@
 #define FS_QUOTES_H
 
 /*
- * Translates options for libfuse, which knows no quotes: NAME="VALUE" becomes NAME=VALUE, with a
- * backslash before each comma in the value. Options of SELinux keep the quotes, as the kernel reads
- * them. Returns a malloc'ed copy; NULL: out of memory.
+ * Translates options, perhaps behind "-o", for libfuse, which knows no quotes: NAME="VALUE" becomes
+ * NAME=VALUE, with a backslash before each comma in the value. Options of SELinux keep the quotes,
+ * as the kernel reads them. Returns a malloc'ed copy; NULL: out of memory.
  */
 char *quotes_remove(const char *options);
 
