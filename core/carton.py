@@ -265,8 +265,8 @@ def _passed_on(name):
 
 class BufferedFile(io.BufferedIOBase):
     """
-    A File with a buffer, as the built-in open() gives. It is no io.BufferedReader: numpy before 1.25 takes each of
-    these for a file with a descriptor, which no File has.
+    A File with a buffer, as the built-in open() gives. It is no io.BufferedReader: numpy before 1.25 assumes that
+    each of these has a file descriptor, and a File has none.
     """
     mode, _reader = 'rb', None
 
