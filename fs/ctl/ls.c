@@ -275,6 +275,7 @@ static void put_table(const struct args *a, struct list *l)
 
 /* ---- a mount ---- */
 
+/* Logs the files that the status of a mount names as left out, in the words of carton_open(). */
 static void say_left_out(const char *json)
 {
 	const char *at = json_member(json, "left_out");

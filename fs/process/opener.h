@@ -24,8 +24,8 @@ struct opener {
 };
 
 /*
- * Takes the list from the options, whose strings must outlive it, and from what the environment
- * says for that source.
+ * Takes the list from the options, whose strings must outlive it. If they name no certificate
+ * authorities, takes the file that the environment names for this source.
  */
 void opener_init(struct opener *o, const struct carton_options *options, const char *source);
 

@@ -340,7 +340,7 @@ static bool is_helper(const char *argv0)
 	return strcmp(slash ? slash + 1 : argv0, "mount.cartonfs") == 0;
 }
 
-/* Copies the words of the command line, with options without quotes. 0 or -ENOMEM. */
+/* Copies the words of the command line, and removes the quotes in options. 0 or -ENOMEM. */
 static int copy_words(int argc, char **argv, struct fuse_args *ret)
 {
 	bool ended = false, options = false;
