@@ -2,11 +2,11 @@
 #
 # cartonfs: `make help` lists the targets.
 
-# Without the rules that make has of itself: it tries each of them for each header.
+# Turns off the built-in rules, as make tries each of them for each header.
 MAKEFLAGS += -r
 
-# VARIABLE = $(call once,VARIABLE,COMMAND): what it prints. It runs once, when that is first needed: `make deps` has
-# neither a compiler nor pkg-config yet.
+# VARIABLE = $(call once,VARIABLE,COMMAND): the output of COMMAND. The command runs once, when VARIABLE is first used:
+# when `make deps` runs, there may be neither a compiler nor pkg-config yet.
 once = $(eval $(1) := $$(shell $$(2)))$($(1))
 
 VERSION := 0.2.0
@@ -188,7 +188,7 @@ $(CORE_SO): $(TEST_OBJ)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(BASE) $(CFLAGS) $(LDFLAGS) -shared -o $@ $^ $(CORE_LIBS)
 
-# The unit tests themselves are not what is tested: without optimization they compile in a fifth of the time.
+# The unit tests compile in a fifth of the time without optimization; the code under test keeps it.
 $(BUILD)/tests/unit/%.o: UNIT_FLAGS := -O0 -U_FORTIFY_SOURCE
 $(BUILD)/tests/%.o: tests/%.c $(BUILD)/flags
 	$(say) CC $<
@@ -324,7 +324,7 @@ slow: test-deps
 # left in FUZZ_FOUND. Needs clang.
 FUZZ_SECONDS ?= 60
 FUZZ_RUNS ?= -1
-# SMOKE=1: as make check has them, for a thousand inputs. They are compiled in a third of the time, and slower.
+# SMOKE=1: the fuzzers of make check, which run a thousand inputs. They compile in a third of the time, and run slower.
 FUZZERS := $(if $(SMOKE),$(BUILD)/fuzz,build-fuzz)
 FUZZ_FOUND ?= $(FUZZERS)/found
 FUZZ_SRC := $(wildcard tests/fuzz/fuzz_*.c)
@@ -366,7 +366,7 @@ $(FUZZERS)/fuzz_%: tests/fuzz/fuzz_%.c $(FUZZERS)/fs.a $(FUZZERS)/core.a
 
 fuzzers: $(FUZZ)
 
-# What a run finds stays in build-fuzz; the corpus in tests/fuzz has only the seeds.
+# What a run finds stays in $(FUZZERS); the corpus in tests/fuzz has only the seeds.
 fuzz-%: $(FUZZERS)/fuzz_%
 	$(Q)mkdir -p $(FUZZERS)/found $(FUZZ_FOUND)/$*
 	$(Q)$< -max_total_time=$(FUZZ_SECONDS) -runs=$(FUZZ_RUNS) -timeout=10 -rss_limit_mb=4096 -max_len=65536 \
