@@ -73,7 +73,10 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_make_parametrize_id(val):
-    """Names a long text by how it begins and its length, and a dict by its keys: ids are in every log."""
+    """
+    Names a long text by its beginning and its length, and a dict by its keys; escapes what cannot be printed: ids are
+    in every log.
+    """
     if isinstance(val, dict):
         val = '+'.join(map(str, val)) or 'nothing'
     if isinstance(val, (str, bytes)):

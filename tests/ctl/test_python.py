@@ -194,7 +194,7 @@ for url in sys.argv[1:]:
 
 
 def test_what_readers_want_of_a_file(work):
-    """As a file of the built-in open(): for numpy, which asks for a descriptor, for zipfile, text and lines."""
+    """A file works as one of the built-in open() does: for numpy, which asks for a descriptor, zipfile, text, lines."""
     np.save(work / 'a.npy', np.arange(1000.))
     with zipfile.ZipFile(work / 'z', 'w') as z:
         z.writestr('in', 'the text')
@@ -451,7 +451,7 @@ for wrong in (lambda: fs.open('x', 'wb'), lambda: fs.ls('none'), lambda: fsspec.
 
 
 def test_dates(work):
-    """Those of a mount, or the one that was asked for."""
+    """stat() has the dates of a mount, or the date that was given to open()."""
     c = sample()
     p = python(work, """
 for options in {}, {'date': 5}:

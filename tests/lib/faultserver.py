@@ -46,8 +46,8 @@ What goes wrong
   nosuffix[=C]      the same, or status C, for a Range of the last bytes only
   nofirst           the same for a Range from the first byte on
   unconditional     If-Match and If-Unmodified-Since are ignored
-  never             412 to each of them
-  tags=N            N entity tags, one request after the other
+  never             412 to each If-Match and If-Unmodified-Since
+  tags=N            N entity tags, another one for each request in turn
   noaccept          no Accept-Ranges
   badrange=K        Content-Range shifted by K, the right bytes
   shiftrange=K      the bytes shifted by K, the right Content-Range
@@ -559,8 +559,8 @@ class Answer:
         return [f'{name}: {self.o[key]}' for name, key in (('Retry-After', 'retryafter'), ('RateLimit', 'ratelimit'))
                 if key in self.o]
 
-    def short(self, status, lines=(), body=None):
-        body = (body or b'%d\n') % status if status != 204 else b''
+    def short(self, status, lines=(), body=b'%d\n'):
+        body = body % status if status != 204 else b''
         self.status = status
         self.lines = list(lines) + ['Content-Length: %d' % len(body)]
         self.send_head()

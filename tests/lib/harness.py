@@ -301,28 +301,21 @@ def in_child(fn):
 
 
 def read_proc(name):
-    """What a file of /proc has; b'' if its process is gone."""
-    try:
-        fd = os.open(f'/proc/{name}', os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return b''
-    try:
-        return b''.join(iter(lambda: os.read(fd, 1 << 16), b''))
-    except OSError:
-        return b''
-    finally:
-        os.close(fd)
+    """The content of a file of /proc; b'' if its process is gone."""
+    with contextlib.suppress(OSError), open(f'/proc/{name}', 'rb', buffering=0) as f:
+        return f.read()
+    return b''
 
 
 def children(pid):
-    """The pids of its children, as those of all its threads."""
+    """The pids of the children of all threads of a process."""
     with contextlib.suppress(OSError):
         return [int(c) for task in os.listdir(f'/proc/{pid}/task') for c in read_proc(f'{pid}/task/{task}/children').split()]
     return []
 
 
 def daemons(mountpoint):
-    """The pids of cartonfs processes that name this mountpoint, of those that come from us: see adopt_orphans()."""
+    """The pids of cartonfs processes that name this mountpoint. All descend from us: see adopt_orphans()."""
     found, want, todo = [], os.fsencode(str(mountpoint)), children(os.getpid())
     while todo:
         pid = todo.pop()
@@ -336,8 +329,8 @@ def daemons(mountpoint):
 
 def reap_orphans():
     """
-    Waits for the programs under test that have ended and that no test waits for, such as a daemon that refused its source
-    and was adopted. Else there are more and more of them, and whoever looks for a process looks at all.
+    Reaps the programs under test that have ended and that no test waits for, such as an adopted daemon that refused its
+    source. Otherwise such zombies accumulate, and each search for a process reads them all.
     """
     known = {p for m in MOUNTS for p in m.pids}
     for pid in children(os.getpid()):

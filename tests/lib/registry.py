@@ -90,7 +90,7 @@ class TokenServer:
                       {'type': kind, 'name': name, 'actions': what.split(',')} for kind, name, what in scopes]}
         text = b'.'.join(url_safe(json.dumps(x).encode()) for x in (head, claims))
         p = subprocess.run(['openssl', 'dgst', '-sha256', '-sign', self.key], input=text, capture_output=True, check=True)
-        # of DER, the two numbers
+        # the signature is DER with two numbers; ES256 has both of them as 32 bytes
         n = p.stdout[3]
         two = (int.from_bytes(x, 'big').to_bytes(32, 'big') for x in (p.stdout[4:4 + n], p.stdout[6 + n:]))
         return (text + b'.' + url_safe(b''.join(two))).decode()

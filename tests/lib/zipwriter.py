@@ -72,7 +72,7 @@ def compress(data, method, level=None):
     if method == 0:
         return data
     if method == 8:
-        # of what is large, level 6 takes most of the time of its test
+        # level 6 would take most of the time of a test with large data
         c = zlib.compressobj((6 if len(data) < BLOCK else 1) if level is None else level, zlib.DEFLATED, -15)
         return c.compress(data) + c.flush()
     if method == 93:

@@ -230,7 +230,7 @@ static void test_add_to_root(void **state)
 	plant_free(p);
 }
 
-/* All below `top` have places from *next on, each its own; nothing else is at a place. */
+/* The nodes below `top` have places from *next on, each its own. Other numbers lead to no node. */
 static void check_places(struct tree *t, struct node *top, uint64_t *next)
 {
 	const uint64_t n = top->lazy->nodes;
@@ -392,7 +392,7 @@ static void test_extents(void **state)
 	object_store_free(store);
 }
 
-/* Dates of files with these extents: whether they are equal is in `same`, by the first of them. */
+/* Files with these extents have the same date if they have the same number in `same`. */
 static void test_dates_of_extents(void **state)
 {
 	struct object_store *store = store_new();
@@ -504,7 +504,7 @@ static size_t work_of_depth(size_t depth)
 	assert_int_equal(tree_number(p->tree), 0);
 	n = n_hashed;
 	assert_int_equal(n_walks, 0);
-	/* it counts */
+	/* the counters work */
 	assert_in_range(node_ino(tree_find(p->tree, path)), 16, (1ULL << 47) - 1);
 	assert_in_range(n_hashed - n, depth + 1, SIZE_MAX);
 	assert_true(n_walks > 0);
@@ -543,8 +543,9 @@ static void test_max_nodes(void **state)
 }
 
 /*
- * Symlinks to "t" whose paths, with this content, have the same inode number: found by trying 90
- * million paths. The earlier path keeps it. All numbers are as ever: other machines show the same.
+ * Pairs of symlinks to "t" that have the same inode number at first: a search of 90 million paths
+ * found them. The earlier path keeps the number. No number may ever change, as other machines show
+ * the same ones.
  */
 static void test_clash(void **state)
 {
