@@ -27,10 +27,7 @@ const struct entry *node_entry(const struct node *n);
 uint64_t tree_hash(uint64_t prefix, const void *data, size_t n);
 uint64_t tree_hash_words(uint64_t prefix, const uint64_t *words, size_t n);
 
-/*
- * The marks (mark.c) of a text, of an object, and of the pieces that end with `p`; the `mark` is that
- * of the pieces before.
- */
+/* The marks (mark.c) of a text, of an object, and of pieces: those of `mark`, and then `p`. */
 uint64_t tree_mark_text(const void *data, size_t n);
 uint64_t tree_mark_object(const struct tree *t, const struct object *o);
 uint64_t tree_mark_piece(const struct tree *t, uint64_t mark, const struct piece *p);
