@@ -102,6 +102,24 @@ def test_several_validators_of_wrong_bytes(tmp_path, cache, connections):
     assert len(lines_of(p.stderr, 'model/x: sha256 mismatch')) == 1, p.stderr
 
 
+def test_412_to_ranges_without_conditions(tmp_path, cache):
+    """The server refuses ranges with a validator and without one: the file is then asked for as a whole, once."""
+    x = fault_bytes(9 * MIB, seed=5)
+
+    def answer(r):
+        if len(raw.requests) > MANY:
+            return [head(404, 'Content-Length: 0')]
+        return [head(412, 'Content-Length: 0')] if r.range and r.n else right(r)
+    with Raw({'l': x}, {'l': answer}) as raw:
+        c = LinkedCarton(method='stored').link('model/l', x, raw.url('l')).write(tmp_path / 'm.carton')
+        p = ctl('fetch', cache.flag, '--private-links', '--connections=2', c)
+    assert p.returncode == 0, p.stderr
+    asked = [(r.range, 'if-match' in r.h) for r in raw.requests]
+    assert len(asked) == len(set(asked)) <= 1 + 2 * 2 + 1, 'no piece twice in the same way'
+    assert {True, False} == {condition for range_, condition in asked if range_ and range_[0] > 0}
+    assert [r for r, _ in asked].count(None) == 1
+
+
 @pytest.mark.parametrize('kind, says', [(dict(never=1), ''), (dict(tags=2), 'changed'), (dict(tags=2, unconditional=1), 'changed'),
                                         (dict(never=1, newetag=1), 'changed')], ids=str)
 def test_validators_where_nothing_has_a_hash(fault, cache, kind, says):
