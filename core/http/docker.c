@@ -65,7 +65,7 @@ struct search {
 	struct docker_found *ret;
 };
 
-static bool same_host(const char *host, const char *text, size_t n)
+bool docker_same_host(const char *host, const char *text, size_t n)
 {
 	static const char *const hub[] = { "docker.io", "index.docker.io" };
 
@@ -89,7 +89,7 @@ static size_t rank(const struct search *s, const char *key)
 
 	key = scheme ? scheme + 3 : key;
 	n = strcspn(key, "/");
-	if (!same_host(s->host, key, n))
+	if (!docker_same_host(s->host, key, n))
 		return 0;
 	path = key + n + (key[n] == '/');
 	if (!*path || scheme)
@@ -126,7 +126,7 @@ static int take(void *ctx, char key[3][MAX_KEY], unsigned depth, const char *tex
 	if (depth == 1 && strcmp(key[0], "credsStore") == 0)
 		return take_helper(text, n, s->store, sizeof(s->store));
 	if (depth == 2 && strcmp(key[0], "credHelpers") == 0 &&
-	    same_host(s->host, key[1], strlen(key[1])))
+	    docker_same_host(s->host, key[1], strlen(key[1])))
 		return take_helper(text, n, s->ret->helper, sizeof(s->ret->helper));
 	auth = strcmp(key[2], "auth") == 0;
 	if (depth != 3 || strcmp(key[0], "auths") != 0 || n == 0 ||

@@ -10,6 +10,7 @@
 #ifndef CARTON_HTTP_DOCKER_H
 #define CARTON_HTTP_DOCKER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #define DOCKER_HUB "registry-1.docker.io" /* where docker.io is */
@@ -22,10 +23,13 @@
 struct docker_found {
 	char auth[DOCKER_MAX_AUTH]; /* base64 of USER:PASSWORD; or "" */
 	char helper[64];	    /* else docker-credential-NAME has them; or "" */
-	char file[4096];	    /* of docker_find(): where that is */
+	char file[4096];	    /* set by docker_find(): the file that has them */
 };
 
 struct buf;
+
+/* Do the `n` bytes of a text name the registry `host`? All names of Docker Hub are DOCKER_HUB. */
+bool docker_same_host(const char *host, const char *text, size_t n);
 
 /* Reads a file of fewer than `max` bytes. 0; -ENOENT: it is not there; -EFBIG; -errno. */
 int docker_read_file(const char *path, size_t max, struct buf *ret);

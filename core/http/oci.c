@@ -86,17 +86,6 @@ static const char *fault(const char *url)
 		      "https://REGISTRY/v2/NAME/blobs/sha256:HEX";
 }
 
-/* Is it Docker Hub, which has several names? */
-static bool is_docker_hub(const char *host, size_t n)
-{
-	static const char *const names[] = { "docker.io", "index.docker.io", DOCKER_HUB };
-
-	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-		if (strlen(names[i]) == n && strncasecmp(host, names[i], n) == 0)
-			return true;
-	return false;
-}
-
 int oci_parse(const char *url, struct repository *ret)
 {
 	struct parts p;
@@ -104,7 +93,7 @@ int oci_parse(const char *url, struct repository *ret)
 	bool hub;
 
 	split(url, &p);
-	hub = is_docker_hub(p.host, p.host_len);
+	hub = docker_same_host(DOCKER_HUB, p.host, p.host_len);
 	*ret = (struct repository){ .kind = "oci" };
 	ret->plain = reference_is_local(p.host, p.host_len);
 	if (asprintf(&ret->server, "https://%.*s", hub ? (int)strlen(DOCKER_HUB) : (int)p.host_len,
@@ -123,9 +112,9 @@ int oci_parse(const char *url, struct repository *ret)
 	return -ENOMEM;
 }
 
-/* ---- what the user's files say ---- */
+/* ---- where the user's settings lead ---- */
 
-/* The name in NAME[:TAG][@DIGEST] that names no registry: 0 if it does. */
+/* The length of the name in NAME[:TAG][@DIGEST]; 0: the text begins with a registry. */
 static size_t short_name(const char *text)
 {
 	size_t first = strcspn(text, "/");
@@ -136,7 +125,7 @@ static size_t short_name(const char *text)
 	return strcspn(text, ":@");
 }
 
-/* Replaces the first `n` bytes behind oci://. */
+/* Replaces the first `n` bytes behind oci://. 0; -EINVAL: that is no artifact, logged; -ENOMEM. */
 static int replace(char **url, size_t n, const char *by)
 {
 	char *text;
@@ -145,13 +134,12 @@ static int replace(char **url, size_t n, const char *by)
 		return -ENOMEM;
 	free(*url);
 	*url = text;
-	return oci_is_artifact(text) ?
-		       0 :
-		       log_error(-EINVAL, by,
-				 "which registries.conf has for that, is no REGISTRY/NAME");
+	if (oci_is_artifact(text))
+		return 0;
+	return log_error(-EINVAL, by, "is set in registries.conf, but is no REGISTRY/NAME");
 }
 
-/* HOST/NAME as these files have them. */
+/* Sets the mirrors of the artifact, and replaces its URL where another location is set. */
 static int locate(const struct registries *r, struct oci_place *at)
 {
 	struct repository repo;
@@ -163,7 +151,8 @@ static int locate(const struct registries *r, struct oci_place *at)
 	if (result < 0)
 		return result;
 	split(at->url, &p);
-	host = is_docker_hub(p.host, p.host_len) ? "docker.io" : strstr(repo.server, "://") + 3;
+	host = strstr(repo.server, "://") + 3;
+	host = strcmp(host, DOCKER_HUB) == 0 ? "docker.io" : host;
 	result = registries_locate(r, host, repo.name, &found, &at->plain);
 	if (result == -EPERM)
 		log_error(result, at->url, "is blocked in registries.conf");
@@ -176,6 +165,7 @@ static int locate(const struct registries *r, struct oci_place *at)
 	return result;
 }
 
+/* May the registry, at its location, be asked by http? */
 static int find_plain(const struct registries *r, struct oci_place *at)
 {
 	struct repository repo;
@@ -198,7 +188,7 @@ int oci_find(const struct registries *r, const char *url, struct oci_place *ret)
 	alias = result == 0 && n > 0 ? registries_alias(r, text, n) : NULL;
 	if (alias)
 		result = replace(&at.url, n, alias);
-	/* another text has its fault said elsewhere */
+	/* the fault of any other text is logged later */
 	if (result == 0 && oci_is_artifact(at.url))
 		result = locate(r, &at);
 	if (result == 0 && oci_is_artifact(at.url))
@@ -356,13 +346,13 @@ static int start_helper(struct registry *g, const char *name, struct cancel *sto
 	return 0;
 }
 
-/* Passwords go by http only to this machine, and where the user has named the registry for that. */
+/* May passwords be sent by http? To this machine, and to what plain_http names. */
 static bool may_be_read(const struct registries *r, const char *host, unsigned port)
 {
 	return http_host_class(host) == HTTP_ADDRESS_LOOPBACK || registries_named(r, host, port);
 }
 
-/* -ENOENT: it would be sent nowhere. */
+/* Sets where the login may be sent. 0; -ENOENT: nowhere, as http is not allowed; -ENOMEM. */
 static int set_place(struct login *l, const char *server, const struct registries *r)
 {
 	bool https = strncasecmp(server, "https:", 6) == 0;

@@ -25,17 +25,17 @@ bool oci_is_artifact(const char *url);
 /* Of such a URL: `revision` is the tag or the digest. 0 or -ENOMEM. */
 int oci_parse(const char *url, struct repository *ret);
 
-/* What the user's files say of a URL. */
+/* Where a URL leads by the user's settings (registries.h). */
 struct oci_place {
-	char *url;  /* the artifact that it stands for: that of an alias, or at another location */
-	bool plain; /* its registry may be asked by http, where it has no https */
+	char *url;  /* after aliases and locations have been replaced */
+	bool plain; /* its registry may be asked by http if it has no https */
 	struct registry_mirror *mirrors;
 	size_t n_mirrors;
 };
 
 /*
- * Finds that of a text that begins with oci://; one with a fault stays as it is. 0; -EPERM: it is
- * blocked; -EINVAL: what a file has is no artifact; each logged; -ENOMEM.
+ * Finds that place. `url` begins with oci://; one with a fault stays as it is. 0; -EPERM: the
+ * artifact is blocked; -EINVAL: its alias or location is none (both are logged); -ENOMEM.
  */
 int oci_find(const struct registries *r, const char *url, struct oci_place *ret);
 void oci_place_finish(struct oci_place *at);

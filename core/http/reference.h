@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The parts of REGISTRY/NAME. Names are checked for what could harm us, and not for what a registry
- * takes: that says so itself, and some take more than others.
+ * The parts of REGISTRY/NAME. A name is refused if it could lead to another path of a URL. Whether
+ * it follows the rules for names of repositories is left to the registry, since these differ.
  *
  * Threads: any.
  */
@@ -15,15 +15,15 @@
 bool reference_is_host(const char *text, size_t n);
 
 /*
- * Are they a name? It means the same in a path of a URL: components of letters, digits and . _ ~ -
- * with slashes between, none of them empty, `.` or `..`.
+ * Are these bytes a NAME: components of letters, digits and . _ ~ - with slashes between, none of
+ * them empty, `.` or `..`? Such a name needs no encoding in a URL.
  */
 bool reference_is_name(const char *text, size_t n);
 
 /* The host of HOST[:PORT], without brackets, malloc'ed, or NULL; and the port, or 0. */
 char *reference_host(const char *text, size_t n, unsigned *ret_port);
 
-/* Is that host this machine, by its name or address? */
+/* Is the host of HOST[:PORT] this machine: localhost, or a loopback address? */
 bool reference_is_local(const char *text, size_t n);
 
 #endif

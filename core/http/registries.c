@@ -13,32 +13,33 @@
 #include "http/reference.h"
 #include "toml/toml.h"
 
-#define MAX_TEXT 512 /* bytes of a host, a location, a name */
+/* Longer hosts, locations and names in a file are ignored. */
+#define MAX_TEXT 512
 #define CONF_D "registries.conf.d"
+#define NO_RULE SIZE_MAX /* in place of the index of a rule */
 
-/* A [[registry]]. */
+/* A table [[registry]] of registries.conf. */
 struct rule {
 	char *prefix, *location;
 	bool insecure, blocked, digests_only;
 };
 
 struct mirror {
-	size_t rule; /* DOCKER: of Docker Hub */
+	size_t rule; /* the index of its [[registry]]; NO_RULE: it is a mirror of Docker Hub */
 	char *location;
-	bool insecure, plain; /* plain: it is named with http:// */
-	bool tags, digests;
+	bool insecure;	    /* may be asked by http if it has no https */
+	bool plain;	    /* its URL in daemon.json begins with http:// */
+	bool tags, digests; /* may be asked for manifests by tag, by digest */
 };
-
-#define DOCKER SIZE_MAX
 
 struct alias {
-	char *name, *value; /* "": there is none any more */
+	char *name, *value; /* value "": a file has removed the alias */
 };
 
-/* A growing array. */
+/* An array that grows. */
 struct list {
 	void *items;
-	size_t n;
+	size_t n, cap;
 };
 
 struct registries {
@@ -51,15 +52,14 @@ struct registries {
 
 /* ---- lists ---- */
 
-/* Adds a zeroed item. 0; -EFBIG; -ENOMEM. */
+/* Appends a zeroed item. 0; -EFBIG: there are REGISTRIES_MAX; -ENOMEM. */
 static int grow(struct list *l, size_t size)
 {
-	void *items = l->items;
+	void *items;
 
 	if (l->n == REGISTRIES_MAX)
 		return -EFBIG;
-	if ((l->n & (l->n - 1)) == 0)
-		items = reallocarray(items, l->n ? 2 * l->n : 1, size);
+	items = array_grow(l->items, &l->cap, l->n + 1, size);
 	if (!items)
 		return -ENOMEM;
 	l->items = items;
@@ -77,7 +77,7 @@ static int add_text(struct list *l, const char *text, size_t n)
 	return *LAST(*l, char *) ? 0 : -ENOMEM;
 }
 
-/* Drops the items behind the first ones, as many as `to` has. */
+/* Shortens each list to the length that it has in `to`. */
 static void shrink(struct registries *r, const struct registries *to)
 {
 	while (r->named.n > to->named.n)
@@ -120,7 +120,10 @@ void registries_free(struct registries *r)
 	free(r);
 }
 
-/* Nothing of a file that has a fault is used. */
+/*
+ * Ends the parsing of the file `name`. If that has failed, drops all that the file has added since
+ * `before`, and logs why. Returns `result`.
+ */
 static int ended(struct registries *r, const struct registries *before, int result,
 		 const struct reason *why, const char *name)
 {
@@ -152,7 +155,7 @@ static int add_docker_mirror(struct registries *r, const char *url, size_t n)
 	if (result < 0)
 		return result;
 	m = LAST(r->mirrors, struct mirror);
-	*m = (struct mirror){ .rule = DOCKER, .plain = plain, .tags = true, .digests = true };
+	*m = (struct mirror){ .rule = NO_RULE, .plain = plain, .tags = true, .digests = true };
 	m->location = strndup(url + scheme, n - scheme);
 	return m->location ? 0 : -ENOMEM;
 }
@@ -166,25 +169,22 @@ static int take_docker(struct registries *r, const char *key, const char *text, 
 	return 0;
 }
 
-/* Reads the strings in arrays that are members of the object. */
+/* Takes each string of the arrays that are members of the outermost object. */
 static int read_docker(struct registries *r, struct json *j)
 {
 	enum json_event e = JSON_OTHER;
 	char key[32] = "";
-	unsigned depth = 0;
 	int result = 0;
 
 	while (result == 0 && (result = json_next(j, &e)) == 0 && e != JSON_EOF) {
 		size_t n = e == JSON_KEY || e == JSON_STRING ? json_text_len(j) : 0;
 		const char *text = n > 0 ? j->text->data + j->kept : "";
 
-		depth += e == JSON_OBJECT || e == JSON_ARRAY;
-		depth -= e == JSON_END;
-		if (e == JSON_KEY && depth == 1)
+		if (e == JSON_KEY && j->depth == 1)
 			snprintf(key, sizeof(key), "%.*s", n < sizeof(key) ? (int)n : 0, text);
-		else if (e == JSON_OBJECT && depth == 2)
+		else if (e == JSON_OBJECT && j->depth == 2)
 			key[0] = '\0';
-		else if (e == JSON_STRING && depth == 2 && !memchr(text, '\0', n))
+		else if (e == JSON_STRING && j->depth == 2 && !memchr(text, '\0', n))
 			result = take_docker(r, key, text, n);
 	}
 	return result;
@@ -243,7 +243,7 @@ static int begin_podman(void *ctx, const struct toml_path *path, enum toml_type 
 	return result;
 }
 
-/* Of the mirror that began last. */
+/* Takes a member of the table of `m`, the mirror that was added last. */
 static int take_mirror(struct mirror *m, const struct toml_path *path, const struct toml_value *v)
 {
 	const struct toml_step *last = &path->steps[path->n - 1];
@@ -259,7 +259,7 @@ static int take_mirror(struct mirror *m, const struct toml_path *path, const str
 	return 0;
 }
 
-/* Of the registry that began last. */
+/* Takes a member of the table of `rule`, which was added last. */
 static int take_rule(struct rule *rule, const struct toml_path *path, const struct toml_value *v)
 {
 	const struct toml_step *last = &path->steps[path->n - 1];
@@ -304,14 +304,17 @@ static int take_podman(void *ctx, const struct toml_path *path, const struct tom
 		return take_rule(LAST(r->rules, struct rule), path, v);
 	if (toml_path_is(path, "aliases.*"))
 		return take_alias(r, &path->steps[1], v);
-	/* version 1 of the file */
+	/* the older form of the file, version 1 */
 	if (toml_path_is(path, "registries.insecure.registries[]") && v->type == TOML_STRING &&
 	    v->len > 0 && v->len <= MAX_TEXT && strlen(v->str) == v->len)
 		return add_text(&r->insecure, v->str, v->len);
 	return 0;
 }
 
-/* What is left out of a [[registry]] follows from the rest. */
+/*
+ * Completes the tables [[registry]] from number `from` on: without a prefix, the location is it;
+ * mirror-by-digest-only is for each of the mirrors.
+ */
 static int complete(struct registries *r, size_t from)
 {
 	for (size_t i = from; i < r->rules.n; i++) {
@@ -323,7 +326,7 @@ static int complete(struct registries *r, size_t from)
 	for (size_t i = 0; i < r->mirrors.n; i++) {
 		struct mirror *m = ITEM(r->mirrors, struct mirror, i);
 
-		if (m->rule != DOCKER && m->rule >= from)
+		if (m->rule != NO_RULE && m->rule >= from)
 			m->tags &= !ITEM(r->rules, struct rule, m->rule)->digests_only;
 	}
 	return 0;
@@ -347,7 +350,7 @@ int registries_parse_podman(struct registries *r, const char *name, const char *
 
 typedef int parse_fn(struct registries *r, const char *name, const char *text, size_t n);
 
-/* 0, also of a file that is not there or cannot be used; -ENOMEM. *ret_there: it is there. */
+/* Loads a file. 0, also if it does not exist or cannot be used; -ENOMEM. *ret_there: it exists. */
 static int load(struct registries *r, const char *path, parse_fn *parse, bool *ret_there)
 {
 	struct buf text = buf_init(REGISTRIES_MAX_FILE + 1);
@@ -404,28 +407,37 @@ static int load_docker(struct registries *r, const char *config)
 	return result == 0 && *config ? load(r, path, registries_parse_docker, &there) : result;
 }
 
-/* Of the files themselves the first counts, of the directories all, the user's last. */
-static int load_podman(struct registries *r, const char *config)
+/* Loads the first registries.conf that exists; the one that the user names is never passed over. */
+static int load_conf(struct registries *r, const char *config)
 {
 	const char *named = getenv("CONTAINERS_REGISTRIES_CONF");
 	char path[4096];
-	bool there = named && *named;
-	int result = there ? load(r, named, registries_parse_podman, &there) : 0;
+	bool there = false;
+	int result = 0;
 
-	there = named && *named;
+	if (named && *named)
+		return load(r, named, registries_parse_podman, &there);
 	snprintf(path, sizeof(path), "%s/containers/registries.conf", config);
-	if (result == 0 && !there && *config)
+	if (*config)
 		result = load(r, path, registries_parse_podman, &there);
-	if (result == 0 && !there)
-		result = load(r, "/etc/containers/registries.conf", registries_parse_podman,
-			      &there);
+	if (result < 0 || there)
+		return result;
+	return load(r, "/etc/containers/registries.conf", registries_parse_podman, &there);
+}
+
+/* Later settings win: those of the directories over registries.conf, the user's over /etc. */
+static int load_podman(struct registries *r, const char *config)
+{
+	char path[4096];
+	int result = load_conf(r, config);
+
 	if (result == 0)
 		result = load_directory(r, "/etc/containers/" CONF_D);
 	snprintf(path, sizeof(path), "%s/containers/" CONF_D, config);
 	return result == 0 && *config ? load_directory(r, path) : result;
 }
 
-/* The user's directory of configurations, or "". */
+/* Finds the user's directory for configuration files; "": the environment names none. */
 static void find_config(char *ret, size_t n)
 {
 	const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
@@ -439,7 +451,8 @@ static void find_config(char *ret, size_t n)
 
 /* ---- plain_http ---- */
 
-static int name_all(struct registries *r, const char *const *urls)
+/* Adds the registry of each oci:// URL to those that plain_http names. */
+static int name_registries(struct registries *r, const char *const *urls)
 {
 	int result = 0;
 
@@ -449,13 +462,14 @@ static int name_all(struct registries *r, const char *const *urls)
 	return result;
 }
 
-static int name(struct registries *r, char *const *hosts, const char *const *urls)
+/* Adds what plain_http names. 0; -EINVAL, logged; -ENOMEM. */
+static int name_hosts(struct registries *r, char *const *hosts, const char *const *urls)
 {
 	int result = 0;
 
 	for (; hosts && *hosts && result == 0; hosts++) {
 		if (strcmp(*hosts, "*") == 0)
-			result = name_all(r, urls);
+			result = name_registries(r, urls);
 		else if (reference_is_host(*hosts, strlen(*hosts)))
 			result = add_text(&r->named, *hosts, strlen(*hosts));
 		else
@@ -470,7 +484,7 @@ int registries_load(char *const *plain_http, const char *const *urls, struct reg
 {
 	struct registries *r = registries_new();
 	char config[2048];
-	int result = r ? name(r, plain_http, urls) : -ENOMEM;
+	int result = r ? name_hosts(r, plain_http, urls) : -ENOMEM;
 
 	find_config(config, sizeof(config));
 	if (result == 0)
@@ -501,7 +515,10 @@ bool registries_named(const struct registries *r, const char *host, unsigned por
 	return false;
 }
 
-/* An entry is a host as it is written, or a network. */
+/*
+ * Is a registry in `insecure-registries`, whose entries are HOST[:PORT] or ADDRESS/BITS? `host` is
+ * HOST[:PORT], `name` just the host.
+ */
 static bool is_insecure(const struct registries *r, const char *host, const char *name)
 {
 	for (size_t i = 0; i < r->insecure.n; i++) {
@@ -515,7 +532,7 @@ static bool is_insecure(const struct registries *r, const char *host, const char
 	return false;
 }
 
-/* How much of HOST/NAME the prefix is, 0: it is none. */
+/* How many bytes of `ref`, HOST/NAME, match the prefix of a [[registry]]; 0: it does not match. */
 static size_t match(const char *prefix, const char *ref)
 {
 	size_t n = prefix ? strlen(prefix) : 0, host = strcspn(ref, "/");
@@ -531,10 +548,10 @@ static size_t match(const char *prefix, const char *ref)
 	return n;
 }
 
-/* The [[registry]] with the longest prefix, of several the one that was read last; DOCKER: none. */
+/* The [[registry]] with the longest prefix that matches, of several the last; or NO_RULE. */
 static size_t find_rule(const struct registries *r, const char *ref)
 {
-	size_t best = DOCKER, longest = 0;
+	size_t best = NO_RULE, longest = 0;
 
 	for (size_t i = 0; i < r->rules.n; i++) {
 		const char *prefix = ITEM(r->rules, struct rule, i)->prefix;
@@ -547,7 +564,7 @@ static size_t find_rule(const struct registries *r, const char *ref)
 	return best;
 }
 
-/* Is there a [[registry]] that says so? */
+/* Is the [[registry]] of HOST/NAME, or of HOST, insecure? */
 static bool has_insecure_rule(const struct registries *r, const char *host, const char *name)
 {
 	char *ref;
@@ -557,7 +574,7 @@ static bool has_insecure_rule(const struct registries *r, const char *host, cons
 		return false;
 	rule = find_rule(r, ref);
 	free(ref);
-	return rule != DOCKER && ITEM(r->rules, struct rule, rule)->insecure;
+	return rule != NO_RULE && ITEM(r->rules, struct rule, rule)->insecure;
 }
 
 bool registries_plain(const struct registries *r, const char *host, const char *name)
@@ -590,7 +607,7 @@ const char *registries_alias(const struct registries *r, const char *name, size_
 	return value && *value ? value : NULL;
 }
 
-/* The text with the first `n` bytes replaced; malloc'ed or NULL. */
+/* The text with `by` in place of its first `n` bytes: malloc'ed, or NULL. */
 static char *replace(const char *ref, size_t n, const char *by)
 {
 	char *text;
@@ -608,8 +625,8 @@ int registries_locate(const struct registries *r, const char *host, const char *
 
 	if (asprintf(&ref, "%s/%s", host, name) < 0)
 		return -ENOMEM;
-	i = r ? find_rule(r, ref) : DOCKER;
-	rule = i != DOCKER ? ITEM(r->rules, struct rule, i) : NULL;
+	i = r ? find_rule(r, ref) : NO_RULE;
+	rule = i != NO_RULE ? ITEM(r->rules, struct rule, i) : NULL;
 	if (rule && rule->blocked) {
 		free(ref);
 		return -EPERM;
@@ -625,7 +642,7 @@ int registries_locate(const struct registries *r, const char *host, const char *
 	return result;
 }
 
-/* Adds SCHEME://HOST/v2/NAME of HOST/NAME. One that has no such form is left out. */
+/* Adds a mirror at SCHEME://HOST/v2/NAME; nothing if `ref` is not HOST/NAME. */
 static int add_base(struct list *to, const struct mirror *m, const char *scheme, const char *ref)
 {
 	const char *name = strchr(ref, '/');
@@ -647,21 +664,19 @@ static int add_base(struct list *to, const struct mirror *m, const char *scheme,
 	return 0;
 }
 
+/* Adds where the mirror has `ref`, of which the first `matched` bytes are its registry's prefix. */
 static int add_mirror(const struct registries *r, struct list *to, const struct mirror *m,
 		      const char *ref, size_t matched)
 {
-	char *at = replace(ref, matched, m->location), *host;
-	size_t n;
-	bool plain;
-	int result = at ? 0 : -ENOMEM;
+	char *at = replace(ref, matched, m->location);
+	char *host = at ? strndup(at, strcspn(at, "/")) : NULL;
+	size_t n = to->n;
+	int result = host ? add_base(to, m, m->plain ? "http" : "https", at) : -ENOMEM;
 
-	host = at ? strndup(at, strcspn(at, "/")) : NULL;
-	plain = host && (m->plain || m->insecure || registries_plain(r, host, NULL));
-	n = to->n;
-	if (result == 0)
-		result = add_base(to, m, m->plain ? "http" : "https", at);
 	if (to->n > n)
-		LAST(*to, struct registry_mirror)->plain = plain && !m->plain;
+		LAST(*to, struct registry_mirror)->plain = !m->plain &&
+							   (m->insecure ||
+							    registries_plain(r, host, NULL));
 	free(host);
 	free(at);
 	return result;
@@ -677,11 +692,11 @@ int registries_mirrors(const struct registries *r, const char *host, const char 
 
 	if (asprintf(&ref, "%s/%s", host, name) < 0)
 		return -ENOMEM;
-	rule = r ? find_rule(r, ref) : DOCKER;
+	rule = r ? find_rule(r, ref) : NO_RULE;
 	for (size_t i = 0; r && i < r->mirrors.n && result == 0; i++) {
 		const struct mirror *m = ITEM(r->mirrors, struct mirror, i);
 
-		matched = m->rule == DOCKER ? match("docker.io", ref) :
+		matched = m->rule == NO_RULE ? match("docker.io", ref) :
 			  m->rule == rule ? match(ITEM(r->rules, struct rule, rule)->prefix, ref) :
 					    0;
 		if (matched && m->location && *m->location)

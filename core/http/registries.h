@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the user says of registries: by the option plain_http, and in the files of docker and
- * podman.
+ * The user's settings for registries: the option plain_http, and the files of docker and podman.
  *
- *	daemon.json of docker, /etc/docker/ and ~/.config/docker/: `insecure-registries`, which here
- *	means that http will do, never that a certificate is not checked; `registry-mirrors`, which
- *	are of Docker Hub.
+ *	daemon.json of docker, in /etc/docker/ and ~/.config/docker/. `insecure-registries` may be
+ *	asked by http; by https their certificates are checked like all others. `registry-mirrors`
+ *	are mirrors of Docker Hub.
+ *
  *	registries.conf of podman ($CONTAINERS_REGISTRIES_CONF, ~/.config/containers/ or
- *	/etc/containers/) and the *.conf in registries.conf.d/: of each [[registry]] `prefix`,
- *	`location`, `insecure`, `blocked` and its [[registry.mirror]]; [aliases]. Not
- *	`unqualified-search-registries`: a name would mean somebody else's registry.
+ *	/etc/containers/) and the files *.conf in registries.conf.d/: `prefix`, `location`,
+ *	`insecure`, `blocked` and [[registry.mirror]] of each [[registry]], and [aliases].
+ *	`unqualified-search-registries` is ignored: a short name could lead to another's registry.
  *
- * A file that cannot be parsed is named in the log, and nothing of it is used.
+ * A file that cannot be parsed is ignored as a whole, and logged.
  *
  * Threads: constant once loaded. registries_load() reads the environment.
  */
@@ -21,54 +21,60 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define REGISTRIES_MAX_FILE (1024 * 1024)
-#define REGISTRIES_MAX 10000 /* entries of each kind, in all files */
+#define REGISTRIES_MAX_FILE (1024 * 1024) /* bytes */
+#define REGISTRIES_MAX 10000		  /* entries of each kind, in all files */
 
 struct registries;
 
-/* One that says nothing; NULL: no memory. */
+/* An empty one; NULL: out of memory. */
 struct registries *registries_new(void);
 
 /*
- * `plain_http`: HOST[:PORT], without a port all ports of HOST; or "*": the registries that `urls`
- * name. Both end with NULL; plain_http may be NULL. 0; -EINVAL: one is no host (logged); -ENOMEM.
+ * Loads the option and the files. An element of `plain_http` is HOST[:PORT], without a port for all
+ * ports of HOST; or "*" for the registries in `urls`. Both lists end with NULL; plain_http may be
+ * NULL. 0; -EINVAL: an element is no host, logged; -ENOMEM.
  */
 int registries_load(char *const *plain_http, const char *const *urls, struct registries **ret);
 void registries_free(struct registries *r); /* NULL-safe */
 
-/* Adds what a file says; `name` is for messages. 0; -EBADMSG, -EFBIG, logged; -ENOMEM. */
+/*
+ * Parses the text of a file, and adds its settings. `name` is the name of the file, for the log. 0;
+ * -EBADMSG, -EFBIG: the file has a fault, which is logged, and nothing is added; -ENOMEM.
+ */
 int registries_parse_docker(struct registries *r, const char *name, const char *text, size_t n);
 int registries_parse_podman(struct registries *r, const char *name, const char *text, size_t n);
 
 /*
- * Has the user named HOST in plain_http? Then passwords go there by http, too. `port` is the one
- * that is asked. NULL-safe, like the next one.
+ * Does plain_http name this port of HOST? Then passwords may be sent there by http, too. NULL-safe,
+ * like registries_plain() and registries_alias().
  */
 bool registries_named(const struct registries *r, const char *host, unsigned port);
 
 /*
- * May this registry, HOST[:PORT], be asked by http where it has no https: is it on this machine,
- * named in plain_http, or insecure by a file, for a repository (NULL: for all)?
+ * May a registry, HOST[:PORT], be asked by http if it has no https? It may if it is on this
+ * machine, is named in plain_http, or is insecure by a file: as a whole (`name` NULL), or for the
+ * repository `name`.
  */
 bool registries_plain(const struct registries *r, const char *host, const char *name);
 
-/* What the `n` bytes of a name without a registry are an alias of; or NULL. */
+/* The value of the alias with a name of `n` bytes; NULL: there is no such alias. */
 const char *registries_alias(const struct registries *r, const char *name, size_t n);
 
 /*
- * Where HOST/NAME is, malloc'ed. `host` is docker.io for Docker Hub, here and below. 0; -EPERM: it
- * is blocked; -ENOMEM. *ret is NULL: it is there. *ret_plain: it may be asked by http.
+ * Looks HOST/NAME up in the files; `host` is docker.io for Docker Hub, here and below. *ret is the
+ * location that replaces HOST/NAME, malloc'ed, or NULL: none does. *ret_plain: http is allowed. 0;
+ * -EPERM: the repository is blocked; -ENOMEM.
  */
 int registries_locate(const struct registries *r, const char *host, const char *name, char **ret,
 		      bool *ret_plain);
 
 struct registry_mirror {
 	char *base;	    /* SCHEME://HOST/v2/NAME */
-	bool plain;	    /* has https, and may be asked by http where the host has none */
-	bool tags, digests; /* what it is asked for, of manifests */
+	bool plain;	    /* SCHEME is https; http is allowed if the host has no https */
+	bool tags, digests; /* manifests are asked for by tag, by digest */
 };
 
-/* The mirrors of HOST/NAME, in their order. 0 or -ENOMEM. */
+/* The mirrors of HOST/NAME, in the order of the files. 0 or -ENOMEM. */
 int registries_mirrors(const struct registries *r, const char *host, const char *name,
 		       struct registry_mirror **ret, size_t *ret_n);
 void registry_mirrors_free(struct registry_mirror *mirrors, size_t n);

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An artifact of a registry as the user's files have it: another name, mirrors, http. */
+/* Applies the user's settings for registries: other names, mirrors, http. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <strings.h>
 
 #include "http/oci.h"
 #include "open/kind.h"
 
 static bool is_of_registry(const char *name)
 {
-	return name && strncasecmp(name, "oci://", 6) == 0;
+	return name && scheme_of(name) == &oci_scheme;
 }
 
 int registry_begin(struct carton_source *s)
