@@ -184,8 +184,8 @@ static int put_decoded(void *ctx, const void *data, size_t n)
 }
 
 /*
- * Does a refusal of the last bytes perhaps mean that the server has no such ranges? Not if it wants
- * a login, or may be better later; a store that checks signatures means these by 403.
+ * May a refusal of the last bytes mean that the server has no ranges that are counted from the end?
+ * Not if it wants a login, or may answer later. S3 also says 403 of a wrong signature.
  */
 static bool lacks_suffix(const struct url *u, int status, int error)
 {

@@ -249,7 +249,7 @@ void conn_answered(struct fetcher *x, struct conn *c, const struct http_response
 
 	tell_server(x, c, a, error);
 	heard(c);
-	/* nor is a redirect kept that leads to something else than was asked for */
+	/* a redirect is not kept either if its target answers with no part of the file */
 	if (error < 0 || http_status_errno(a->status) < 0 || (c->exact && a->status != 206)) {
 		route_failed(&x->u->place->route, c, c->redirect);
 		return;

@@ -81,7 +81,7 @@ static void end_round(struct fetcher *x)
 		over(x, x->u->error);
 }
 
-/* The next try goes on behind this: only who looks at the bytes of a part knows which are right. */
+/* Sets where the next try goes on. Of FETCH_PART, only its caller knows which bytes are right. */
 static void keep_arrived(struct fetcher *x)
 {
 	x->have = x->f.what == FETCH_FILE && fetch_is_part(x) ? x->arrived : x->settled;
@@ -115,8 +115,8 @@ static void end_try(struct fetcher *x, int r)
 		return;
 	}
 	/*
-	 * Not all of them came from there: that place has to send them all. Once: a try that began
-	 * again in the middle has kept bytes as well, and they may be its own.
+	 * The first bytes may have come from elsewhere: this place is asked for all. Once, since a
+	 * try that has begun anew in the middle has kept bytes, too, and they may be from here.
 	 */
 	if (r == -EBADMSG && x->have > 0 && x->f.what == FETCH_FILE && !x->u->anew) {
 		x->u->anew = true;

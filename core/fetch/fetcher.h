@@ -41,12 +41,12 @@ enum fetch_what {
 	/* [off, off + n), of the version that the place names; else of a file of `size` bytes */
 	FETCH_PART,
 	/*
-	 * The last `n` bytes, or [off, off + n), as one answer, of whatever version. The first ends
-	 * with 1 if the server refuses it, but may not refuse the other.
+	 * The last `n` bytes, as one answer, of any version. Ends with 1 if the server refuses them
+	 * in a way that FETCH_RANGE may not meet.
 	 */
 	FETCH_SUFFIX,
-	FETCH_RANGE,
-	FETCH_SIZE, /* how long it is, which a server may get wrong or not say */
+	FETCH_RANGE, /* [off, off + n), as one answer, of any version */
+	FETCH_SIZE,  /* how long it is, which a server may get wrong or not say */
 };
 
 /* A place: a URL, and what was learnt of it. All zero but for what is constant. */

@@ -5,7 +5,7 @@
  *	conn		one request, and which bytes are missing
  *	answer		how long a file may be, and where the body of an answer goes
  *	transfer	the requests of one try
- *	unsure		the one that tells whether a version is the same one
+ *	unsure		the request that tells whether a file has changed
  *	size		those that ask for a size
  *	urls		which place, and what its failure means
  *	fetcher		the state machine, and the end
@@ -32,8 +32,8 @@ struct url {
 	bool no_resume;	 /* neither resume nor split: that went wrong */
 	bool gzip;	 /* its answers are coded so */
 	bool no_head;	 /* a HEAD of it is no use */
-	bool again;	 /* was refused once, and is asked again on a new connection */
-	bool anew;	 /* was asked for all bytes anew, since it had not sent all wrong ones */
+	bool again;	 /* has refused once, and is asked again on a new connection */
+	bool anew;	 /* was asked for all bytes, since wrong ones came in part from elsewhere */
 	bool too_large;	 /* more than max_size */
 	int error;	 /* of the last try, */
 	int status;	 /* and its status, or 0 */
@@ -47,7 +47,7 @@ struct url {
 
 struct piece {
 	uint64_t off, end; /* in the file at the URL */
-	bool again;	   /* was answered wrongly once, and is asked for on a new connection */
+	bool again;	   /* the first answer was wrong: a new connection is used */
 };
 
 /* One request and what is still to come of it. */
@@ -58,7 +58,7 @@ struct conn {
 	struct http_redirect *redirect; /* where it began; NULL: at the first URL */
 	struct piece left;		/* end is UINT64_MAX while it is not known */
 	bool exact;			/* asks for just this piece of x->version, */
-	bool conditional;		/* and has the server compare validators */
+	bool conditional;		/* with a condition: its validator */
 	bool answered;
 	bool asking;   /* the server was not told of an answer */
 	bool extra;    /* counted in options->extra */
@@ -108,9 +108,9 @@ struct fetcher {
 	bool led;	  /* the lead is right, or there is none; until then only it is fetched */
 	bool probing;	  /* the first request is for the first piece */
 	bool head;	  /* FETCH_SIZE: the question under way is a HEAD */
-	bool unsure; /* the validators of its version: the end of the file is asked for first */
-	char *end;   /* that, so far; or NULL */
-	bool named;  /* the answer with it has the validators of the version */
+	bool unsure;	  /* the file may have changed: the try first fetches the end of it */
+	char *end;	  /* that end, as far as it has come; or NULL */
+	bool named;	  /* the answer with the end has the validators of the version */
 	struct gunzip *gunzip;
 	struct version found;	 /* of a file that is split */
 	struct version *version; /* pieces of this version are fetched; NULL: one answer is taken */
@@ -235,8 +235,9 @@ int transfer_late(struct fetcher *x);
 /* ---- unsure.c: a try of x->unsure, as transfer_begin() and transfer_step() ---- */
 
 /*
- * The answer to a request of the try contradicts its version. 0: no more, the piece may be asked
- * for again; -EREMCHG: the try begins anew, with x->unsure; -ESTALE: it is another version, logged.
+ * The answer to the request of a piece has other validators than the version, or says so. 0: the
+ * piece may be asked for again, without a condition; -EREMCHG: the try begins anew, with x->unsure;
+ * -ESTALE: it is another version, logged, or a file with a hash is not served in pieces.
  */
 int unsure_answer(struct fetcher *x, const struct conn *c, const struct http_response *a);
 

@@ -32,7 +32,7 @@ struct mirrors;
 int mirrors_new(char *const *templates, const char *source, struct mirrors **ret);
 void mirrors_free(struct mirrors *m); /* NULL-safe */
 
-/* Puts `after` in the place of `before`, with which some templates begin. 0 or -ENOMEM. */
+/* In templates that begin with `before`, replaces that by `after`. 0 or -ENOMEM. */
 int mirrors_replace(struct mirrors *m, const char *before, const char *after);
 
 /* The URLs of an object: an array that ends with NULL, of malloc'ed texts. 0 or -ENOMEM. */

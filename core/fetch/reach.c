@@ -27,10 +27,10 @@ static void on_cancel(struct cancel_hook *hook)
 	on_news(container_of(hook, struct reaching, hook));
 }
 
-/* Waits for an answer, whatever it is: 0, or why there is none. */
+/* Sends a request, and waits for the answer: 0, whatever the status; or why there is none. */
 static int ask(const struct fetch_options *o, const char *url)
 {
-	/* whoever asks next logs what fails */
+	/* a failure is logged by the next request, not here */
 	atomic_bool logged = true;
 	const struct http_request q = { .url = url,
 					.trust = HTTP_USER,
@@ -51,7 +51,7 @@ static int ask(const struct fetch_options *o, const char *url)
 		while ((r = http_answer(stream, &answer)) == -EAGAIN)
 			if (cancel_fired(o->cancel) || !semaphore_wait(&x.news, until))
 				break;
-		/* it has https: what it leads to is another matter */
+		/* it has answered by https, even if its redirect leads to a failure */
 		to = http_answered_by(stream);
 		if (r < 0 && to)
 			r = 0;
@@ -63,7 +63,7 @@ static int ask(const struct fetch_options *o, const char *url)
 	return cancel_fired(o->cancel) ? -ECANCELED : r;
 }
 
-/* 1: the server of an https URL, up to its path, has no https; 0: it has, or that is not known. */
+/* Asks an https server, a URL without a path. 1: it has no https; 0: it has, or may; -errno. */
 static int lacks_https(const struct fetch_options *o, const char *server)
 {
 	char *url;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How a registry is reached: by https, and by http only where that is allowed (repository.plain)
- * and the registry has none, since the connection is refused, or it speaks no TLS. A certificate
- * that is not trusted, or a server that does not answer, is no reason.
+ * Decides whether a registry is asked by https or by http. It is http only if that is allowed
+ * (repository.plain) and the registry has no https: the connection is refused, or the server speaks
+ * no TLS. After a certificate that is not trusted, or no answer at all, it stays https.
  *
  * Threads: one for each repository; it waits.
  */
@@ -15,14 +15,12 @@
 
 struct mirrors;
 
-/*
- * Finds that out, and sets repo->server. 0, also where it was not found out; -ECANCELED; -ENOMEM.
- */
+/* Asks the registry, and sets repo->server. 0, also without an answer; -ECANCELED; -ENOMEM. */
 int fetch_reach(const struct fetch_options *options, struct repository *repo);
 
 /*
- * The same of the mirrors of a registry: sets their bases, and the templates of `templates` (or
- * NULL) that are made of them. Before anything is fetched.
+ * The same for the mirrors of a registry: sets their bases, and replaces these in `templates` (or
+ * NULL). To be called before anything is fetched.
  */
 int fetch_reach_mirrors(const struct fetch_options *options, struct registry_mirror *list, size_t n,
 			struct mirrors *templates);

@@ -22,7 +22,7 @@ struct remote_source {
 	size_t n_places;
 	struct version versions[REMOTE_PLACES]; /* versions[i]: of the file at places[i] */
 	int64_t mtime;
-	bool short_whole; /* all of it was sent for its last bytes, and is not longer */
+	bool short_whole; /* the answer for the last bytes was the whole file, not over TAIL */
 	struct cached_ranges *ranges;
 };
 
@@ -240,7 +240,7 @@ static int source_new(const char *url, struct remote_source **ret)
 
 /* ---- opening ---- */
 
-/* A part of the file: which version is that? 0; 1: the server does not say. */
+/* Keeps the version of an answer. 0; 1: it has no part of the file, or names no version. */
 static int take_version(struct remote_source *s, const struct http_response *a)
 {
 	if (a->status != 206 || a->range_first < 0 || !version_identify(a, &s->versions[0]))
@@ -266,7 +266,7 @@ static int answer_of_last(void *ctx, const struct http_response *a)
 		       1;
 }
 
-/* The end of the carton, which names its version. */
+/* Fetches the last bytes of the carton, and keeps its version. 1: the answer has other bytes. */
 static int fetch_end(struct remote_source *s, struct fetch *f)
 {
 	struct version *v = &s->versions[0];
@@ -288,8 +288,8 @@ static int fetch_end(struct remote_source *s, struct fetch *f)
 
 /*
  * Many servers have no ranges that are counted from the end: they send the whole file, other bytes,
- * or any of several errors. Then the first byte is asked for, which comes with the size, and the
- * last ones by their numbers.
+ * or any of several errors. Then the first byte is asked for, since its answer has the size, and
+ * after that the last bytes by their numbers.
  */
 static int fetch_tail(struct remote_source *s)
 {
@@ -298,7 +298,7 @@ static int fetch_tail(struct remote_source *s)
 	int r = fetch_end(s, &f);
 	char shown[256];
 
-	/* to download it is as good */
+	/* so short a file is downloaded */
 	if (r == 1 && s->short_whole)
 		return 1;
 	if (r == 1) {

@@ -15,8 +15,7 @@
  * The carton at a URL that the user gave: its size and last bytes are known after one request. 0;
  * 1: it is there, but its server does not answer Range requests; else as fetch_run(). If `url` is a
  * mirror's, the carton is also at `source_url`, which is asked when the mirror fails; else that is
- * NULL. `hashed`: all that is read of it will be compared with hashes, so that validators alone do
- * not say that it is another version. `options` outlive it.
+ * NULL. `hashed`: as in struct version. `options` outlive it.
  */
 int remote_source_open(const struct fetch_options *options, const char *url, const char *source_url,
 		       bool hashed, struct source **ret);

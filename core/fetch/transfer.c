@@ -107,7 +107,7 @@ static int drain(struct fetcher *x, struct conn *c)
 
 /* ---- one connection ---- */
 
-/* Puts a piece back that was not answered. */
+/* Ends the request of a piece, which is asked for again. */
 static int ask_again(struct fetcher *x, struct conn *c)
 {
 	pieces_return(&x->pieces, c->left);
@@ -116,8 +116,8 @@ static int ask_again(struct fetcher *x, struct conn *c)
 }
 
 /*
- * Is it worth a second request at once, on another connection? Of many machines behind one name, or
- * behind a redirect, one may refuse what the others have, or send a page in its place.
+ * Is a failed piece worth a second request at once, on another connection? Of several machines
+ * behind one name or one redirect, one may refuse what the others have, or send a page instead.
  */
 static bool may_be_odd(const struct fetcher *x, const struct conn *c, int error)
 {

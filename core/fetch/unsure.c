@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Is it another version, or does its server have several validators for one? Machines behind one
- * name may each have a tag of their own, one that compresses adds -gzip to it, and some refuse the
- * tag that they have just sent. So the end of the file is asked for again, without conditions. For
- * a carton this is its central directory, or a part of it, with a checksum of each file: if it is
- * as it was, the validators say nothing, and the hashes decide.
+ * An answer has another validator than the version, or is a 412: the file may have changed. But
+ * some servers have several validators for one version: machines behind one name may have an ETag
+ * each, compression may add -gzip to it, and some refuse the ETag that they have just sent. So the
+ * last bytes of the file are fetched again, without a condition, and compared with those of the
+ * version. In a carton they are the central directory, or its end, with a checksum of each file. If
+ * they are the same, validators are no longer compared, and the hashes decide.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -16,10 +17,10 @@ int unsure_answer(struct fetcher *x, const struct conn *c, const struct http_res
 {
 	struct version *v = x->version;
 
-	/* another request has found out meanwhile */
+	/* another request has found out meanwhile that conditions do not help */
 	if (c->conditional && !version_asks(v))
 		return 0;
-	/* of a file with a hash any version will do; it refuses what had no conditions, too */
+	/* a file with a hash may be of any version: only a refusal without a condition counts */
 	if (v == &x->found && x->f.check) {
 		if (!v->etag[0] && !v->last_modified[0])
 			return -ESTALE;
@@ -53,7 +54,7 @@ int unsure_begin(struct fetcher *x)
 	return x->end ? conn_open(x, c, &q) : -ENOMEM;
 }
 
-/* Is it the end of a file that is as long? */
+/* Checks that the answer has the end of a file of the same size. 0 or -errno, logged. */
 static int take_end(struct fetcher *x, const struct conn *c, const struct http_response *a)
 {
 	int r = version_check(x->version, a, c->left.off, c->left.end - 1);
@@ -69,7 +70,7 @@ static int take_end(struct fetcher *x, const struct conn *c, const struct http_r
 	return r;
 }
 
-/* All of it is there. */
+/* Compares the end of the file, all of which has come. As unsure_step(). */
 static int compare(struct fetcher *x)
 {
 	struct version *v = x->version;
@@ -99,7 +100,7 @@ int unsure_step(struct fetcher *x)
 		return -EINPROGRESS;
 	if (!c->answered) {
 		conn_answered(x, c, &a, r);
-		/* it is asked for where the redirects began */
+		/* the next try asks the URL where the redirects began */
 		if (r == 0 && conn_lost_way(c, a.status))
 			return -EREMCHG;
 		if (r == 0)

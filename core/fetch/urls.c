@@ -121,7 +121,7 @@ static void log_failure(struct url *u, bool trusted)
 {
 	char shown[256], status[40];
 
-	/* an overloaded server was logged as such; the others are asked again, next */
+	/* an overloaded server was logged as such; a URL that is asked again may yet answer */
 	if (u->error == -EBUSY || (!u->exhausted && !error_passes(u->error)) ||
 	    atomic_exchange(&u->logged_once, true))
 		return;

@@ -62,7 +62,7 @@ bool version_can_tell(const struct version *r, const struct http_response *a)
 
 void version_trust(struct version *r, bool same)
 {
-	/* who refuses its own validator once more has several of them */
+	/* a server that contradicts a second time, or sends another validator, has several */
 	if (atomic_exchange(&r->unconditional, true) || !same)
 		atomic_store(&r->untrusted, r->hashed);
 }

@@ -59,14 +59,22 @@ struct version {
 	char last_modified[64]; /* used when there is no such ETag; or "" */
 	bool one_of_several;	/* one of several: the caller says what is wrong with it */
 	/*
-	 * its last bytes; `end_n` 0: they are not known. Servers have several validators for one
-	 * version, or refuse their own: then these bytes are asked for again (unsure.c)
+	 * The last `end_n` bytes of the file; 0: they are not known. Some servers have several
+	 * validators for one version, or refuse their own: then these bytes are fetched again, and
+	 * compared (unsure.c).
 	 */
 	uint64_t end_n;
 	uint8_t end_sha256[SHA256_SIZE];
-	bool hashed; /* all else that is read of it has a hash: validators alone decide nothing */
-	atomic_bool unconditional; /* validators are compared here, and no more by the server */
-	atomic_bool untrusted;	   /* nor are they compared here */
+	/*
+	 * MANIFEST and all contents are compared with hashes, so that another validator alone is no
+	 * reason to fail. This does not hold for the central directory before the last `end_n`
+	 * bytes: it has no hash, and its requests may be answered from two versions. Then contents
+	 * do not have their hashes, and reading them fails with EIO.
+	 */
+	bool hashed;
+	/* requests have no condition any more: only here are validators compared with answers */
+	atomic_bool unconditional;
+	atomic_bool untrusted; /* validators are not compared at all */
 	/* what was logged since the last right answer: the status of a wrong one; that none came */
 	atomic_int logged_status;
 	atomic_bool logged_once;
@@ -78,7 +86,7 @@ struct version {
  */
 bool version_identify(const struct http_response *response, struct version *ret);
 
-/* Do requests for it ask the server to compare validators? */
+/* Do requests for it have a condition: a validator that the server compares? */
 bool version_asks(const struct version *r);
 
 /* Asks for [first, last] of that version only; without a URL and a trust. */
@@ -87,30 +95,30 @@ void version_request(const struct version *r, uint64_t first, uint64_t last,
 
 /*
  * Is it a 206 for just these bytes of that version, or for enough of the first of them? 0;
- * VERSION_UNSURE: its validators say another version; -ESTALE: it is another one, or there are no
- * ranges any more; or what the status means. Of one of several URLs, -EOPNOTSUPP means that there
- * are no such ranges.
+ * VERSION_UNSURE: it has other validators, or is a 412; -ESTALE: it is another version, or there
+ * are no ranges any more; or what the status means. Of one of several URLs, -EOPNOTSUPP means that
+ * there are no such ranges.
  */
 #define VERSION_UNSURE 1
 int version_check(struct version *r, const struct http_response *a, uint64_t first, uint64_t last);
 
 /*
- * Logs what version_check() has said of an answer (NULL: the end of the file is another one), once,
- * until there is a right answer; nothing of one of several URLs.
+ * Logs a result of version_check(), once until there is a right answer; nothing of one of several
+ * URLs. `a` NULL: there is no such answer, the end of the file is another one.
  */
 void version_log(struct version *r, const struct http_response *a, int error);
 
 /*
- * Its validators say another one. Can the end of the file tell whether it is the same version? If
- * so, and it is the same one, version_trust() says so; `same`: it had the same validators.
+ * After VERSION_UNSURE: can the end of the file tell whether the version is the same? If the end is
+ * the same, version_trust() keeps that; `same`: the answer with it had the validators, too.
  */
 bool version_can_tell(const struct version *r, const struct http_response *a);
 void version_trust(struct version *r, bool same);
 
-/* Bytes of it were wrong: validators are asked for again. */
+/* Wrong bytes came: validators count again. */
 void version_distrust(struct version *r);
 
-/* Does the answer name the version? */
+/* Does the answer have the validators of the version? */
 bool version_is_named(const struct version *r, const struct http_response *a);
 
 void route_init(struct route *r);
