@@ -129,7 +129,7 @@ bool challenge_is_basic(const char *text)
 	return parse(text, &c, &basic) == -ENOENT && basic;
 }
 
-/* Is each of `wanted`, between commas, in [have, have + n)? */
+/* Does the list [have, have + n) have each action of the list `wanted`, or `*`? Commas separate. */
 static bool has_actions(const char *have, size_t n, const char *wanted)
 {
 	for (size_t len; *wanted; wanted += len + (wanted[len] == ',')) {
@@ -149,7 +149,7 @@ static bool has_actions(const char *have, size_t n, const char *wanted)
 	return true;
 }
 
-/* Is the scope of `n` bytes `repository:NAME:` with these actions? */
+/* Does a scope of `n` bytes allow these actions on the repository? */
 static bool grants(const char *scope, size_t n, const char *name, size_t name_n,
 		   const char *actions)
 {
@@ -183,7 +183,7 @@ bool challenge_need(struct challenge *c, const char *name, size_t n, const char 
 			     actions);
 	if (r == 0)
 		r = buf_addc(&b, '\0');
-	/* one that became too long stays as it was */
+	/* scopes that would be too long stay as they are */
 	if (r == 0)
 		memcpy(c->scope, b.data, b.len);
 	buf_finish(&b);

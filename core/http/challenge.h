@@ -34,8 +34,9 @@ int challenge_parse(const char *text, struct challenge *ret);
 bool challenge_is_basic(const char *text);
 
 /*
- * Adds `repository:NAME:ACTIONS` to the scopes, unless they have that, or there is no room; scopes
- * that say nothing, such as `::`, go. `alone`: it is the only one then. Were there others?
+ * Adds `repository:NAME:ACTIONS` to the scopes, unless one of them allows that, or there is no
+ * room. Empty scopes, such as `::`, are dropped; with `alone`, all others are, too. Returns whether
+ * there were others.
  */
 bool challenge_need(struct challenge *c, const char *name, size_t n, const char *actions,
 		    bool alone);

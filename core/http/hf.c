@@ -36,7 +36,7 @@ static char *resolve(const char *url)
 	return repository_resolve(&hf_form, url);
 }
 
-/* A name, not a token that was put where some URLs have one. */
+/* Is it the name of a repository? A token there, as userinfo, is none. */
 static bool is_name(const char *text, size_t n)
 {
 	static const char *const tokens[] = { "hf_", "api_" };
@@ -70,7 +70,7 @@ static FILE *open_saved(void)
 	return NULL;
 }
 
-/* Copies its first line, with what cuts it: "" if there is none. */
+/* Copies the first line of the saved token, with its newline; "": there is none. */
 static void read_saved(char ret[MAX_TOKEN])
 {
 	FILE *f = open_saved();

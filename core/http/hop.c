@@ -113,7 +113,7 @@ static size_t on_no_token(struct http_stream *s)
 			     "the token server gives no token");
 }
 
-/* The scheme knows where to ask instead: the Location beside that is not taken. */
+/* Does the answer name the region of the bucket? Then the scheme makes the URL, not Location. */
 static bool says_region(const struct http_stream *s)
 {
 	const struct http_header *header = &s->response_header;
@@ -124,8 +124,7 @@ static bool says_region(const struct http_stream *s)
 
 static const char proxy_password[] =
 	"the proxy, not the server, wants a user name and a password (status 407): give them in "
-	"the "
-	"variable that names it, as in https_proxy=http://USER:PASSWORD@HOST:PORT";
+	"the variable that names it, as in https_proxy=http://USER:PASSWORD@HOST:PORT";
 
 static size_t on_head_end(struct http_stream *s, size_t n)
 {
@@ -371,8 +370,8 @@ void http_hop_end(struct http_stream *s)
 }
 
 /*
- * Is it what OpenSSL says of an answer that is no record of TLS, such as an error in HTML? Says
- * what helps.
+ * Does the error mean that the server speaks no TLS? OpenSSL says so of an answer that is no record
+ * of TLS, such as an error in HTML. *ret_why then says what helps.
  */
 static bool no_tls(struct http_stream *s, CURLcode code, const char **ret_why)
 {
@@ -386,7 +385,7 @@ static bool no_tls(struct http_stream *s, CURLcode code, const char **ret_why)
 	if (s->proxied && connected != 200)
 		return false;
 	*ret_why = "its server does not speak https: is the URL one of http://?";
-	/* as the URLs of a registry are made of oci:// */
+	/* the URL of a registry, which is made of an oci:// URL */
 	if (http_url_split(s->target.url, &p) && strncmp(s->target.url + p.path, "/v2/", 4) == 0) {
 		snprintf(
 			s->error_text, sizeof(s->error_text),

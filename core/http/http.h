@@ -66,7 +66,7 @@ struct http_options {
 	long stall_ms;		 /* a transfer slower than stall_rate for this long fails */
 	long stall_rate;	 /* with -ETIMEDOUT; defaults 10,000 and 1024 bytes/s */
 	bool private_links;	 /* let LINKS and redirects reach private addresses */
-	bool requester_pays;	 /* for what comes from buckets of S3 */
+	bool requester_pays;	 /* requests to S3 say that the requester pays */
 	const char *cacert;	 /* PEM file of the authorities to trust instead, */
 	const char *cacert_from; /* and the variable of the environment that names it; or NULL */
 	const char *header_file; /* lines `Name: value`, for the origin of source_url only */
@@ -74,7 +74,7 @@ struct http_options {
 	struct login *logins;	 /* of the user (scheme.h) */
 	/* whose login has a header for the origin of source_url, which a header_file replaces */
 	const struct scheme *source_scheme;
-	const struct registries *registries; /* what the user says of them; or NULL */
+	const struct registries *registries; /* the user's settings; or NULL */
 	unsigned threads;		     /* default: one for each processor, at most four */
 	struct budget *budget;		     /* counts the buffers of streams; or NULL */
 };
@@ -87,8 +87,8 @@ struct http_options {
 int http_prepare(void);
 
 /*
- * The file of authorities that the environment names for requests to that source: malloc'ed, with
- * an absolute path, and the name of the variable; NULL: none. 0 or -errno.
+ * The absolute path, malloc'ed, of the file of authorities that the environment names for requests
+ * to that source, and the name of the variable. Neither is set if there is none. 0 or -errno.
  */
 int http_bundle(const char *source, char **ret, const char **ret_variable);
 
@@ -153,10 +153,10 @@ struct http_request {
 	bool identity;	     /* ask for no content coding; implied by a range */
 	bool undecoded;	     /* the same, and decode nothing, even if the server sends a coding */
 	bool no_cache;	     /* ask caches on the way to look again */
-	bool new_connection; /* not one that is there: it may lead to another machine */
+	bool new_connection; /* use no old one: a new one may lead to another machine */
 	bool probe; /* a body that cannot be used (-EOPNOTSUPP) is no failure: it is not logged */
 	/*
-	 * asked without a token or a login, where one is wanted too; of this machine, past proxies
+	 * send no token and no login, even if one is wanted; ask this machine without a proxy
 	 */
 	bool untold;
 	/*
@@ -175,7 +175,7 @@ struct http_response {
 	int64_t range_last;
 	int64_t range_total; /* of a 206 or a 416 */
 	int64_t upload_last; /* LAST of "Range: 0-LAST": a registry has these bytes of an upload */
-	int64_t least_part;  /* OCI-Chunk-Min-Length: a part of an upload has so many bytes */
+	int64_t least_part;  /* OCI-Chunk-Min-Length: the least bytes of a part of an upload */
 	/* at most HTTP_MAX_RETRY_AFTER; a date is made relative; else RateLimit of a 429 or 503 */
 	long retry_after_s;
 	char etag[256]; /* with its quotes and W/ */
@@ -227,9 +227,9 @@ int http_answer(struct http_stream *stream, struct http_response *ret);
 char *http_answered_by(struct http_stream *stream);
 
 /*
- * The URL in Location of an answer that is no redirect, at the origin that has answered: a proxy
- * before the server may have it leave out the port, or write http. malloc'ed; NULL: there is none,
- * it names another server, or ENOMEM. After http_answer() has said something.
+ * The URL in Location of an answer that is no redirect, with the origin that has answered: a server
+ * behind a proxy for TLS may leave out the port, or write http. malloc'ed; NULL: there is none, it
+ * names another server, or ENOMEM. After http_answer() has said something.
  */
 char *http_location(struct http_stream *stream);
 

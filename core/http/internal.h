@@ -6,8 +6,8 @@
  * address.c, response.c, challenge.c and docker.c read text; stream.c is where owners of streams
  * and the network threads meet: a stream's lock guards its bytes and its outcome, http's lock
  * guards the queues of actions for the threads; tokens.c, secrets.c, flood.c, upload.c, hop.c and
- * thread.c run on these threads, which drive libcurl;
- * http.c starts and stops them. No other folder includes libcurl's headers.
+ * thread.c run on these threads, which drive libcurl; http.c starts and stops them. No other folder
+ * includes libcurl's headers.
  */
 #ifndef CARTON_HTTP_INTERNAL_H
 #define CARTON_HTTP_INTERNAL_H
@@ -65,7 +65,7 @@ struct http {
 	char *cacert;
 	struct http_target source; /* the URL that the user typed, */
 	char *source_url;	   /* or this, if requests for it need a login; else NULL */
-	bool source_is_registry;   /* which may have http in place of https */
+	bool source_is_registry;   /* it is oci://, so that http may replace https */
 	struct login *logins;	   /* the list is constant; see scheme.h */
 	const struct registries *registries;
 	struct http_proxies proxies;
@@ -146,8 +146,8 @@ struct http_stream {
 	char *seen[HTTP_MAX_REDIRECTS + 1];
 	unsigned n_seen;
 	struct login *login;   /* signs it, as long as it has not left its origin; or NULL */
-	char *signed_url;      /* the URL that it makes requests of */
-	bool moved;	       /* it was told once to ask elsewhere */
+	char *signed_url;      /* the URL that the owner asked for, as the login takes it */
+	bool moved;	       /* the login has given another URL to ask, once */
 	bool from_redirect;    /* began at a redirect target: allowed and left_origin are its */
 	bool left_origin;      /* a redirect has: no credentials any more */
 	unsigned headers_sent; /* the version of the user's; 0: none */
@@ -156,8 +156,8 @@ struct http_stream {
 	bool again;   /* they were refused, and have changed since */
 	int ports[2]; /* of its connection: ours, the other side's */
 	bool proxied, connected, held, header_done, redirected, refused, finished;
-	bool raw; /* libcurl decodes nothing; the answer wants the other, once: */
-	bool recode, recoded;
+	bool raw;	      /* libcurl decodes no content coding */
+	bool recode, recoded; /* the request is, or was, made again with the other `raw` */
 	bool keeps; /* the answer, until its body has come, so that the scheme can explain it */
 	struct buf kept;			  /* that body; or what a token server sends */
 	struct http_token_request *token_request; /* or NULL */
@@ -201,7 +201,7 @@ static inline int http_add_line(struct curl_slist **list, const char *line)
 }
 
 /*
- * May it be the name of a region: [a-z0-9-]{1,32}? A server says it, and it becomes a part of the
+ * Is it a valid name of a region, [a-z0-9-]{1,32}? A server sends it, and it becomes a part of the
  * name of the host that gets the signature.
  */
 bool http_region_ok(const char *text);
@@ -271,8 +271,8 @@ int http_token_sign(struct http_stream *stream);
 bool http_token_renews(struct http_stream *stream);
 
 /*
- * The answer has come, and is a refusal: is there another request to make, which asks for less, or
- * without a login that has ended? Then the stream is about to make it.
+ * The answer has come. If it is a refusal, may another request for a token help, for fewer scopes,
+ * or a request without the login that was refused? True: the stream is set up for that request.
  */
 bool http_token_forgoes(struct http_stream *stream);
 
@@ -310,13 +310,14 @@ bool http_upload_over(const struct http_stream *stream);
 
 /* ---- coding.c ---- */
 
-/* Can libcurl decode it? */
+/* Can this libcurl decode a content coding? */
 bool http_coding_known(const char *coding);
 
 /*
- * libcurl decodes what it knows and refuses all else, or decodes nothing, from the first header
- * line on. Of a part nothing is decoded. Is this answer worth another request, to do the other? A
- * coding with an unknown one beside it is left to the owner.
+ * Before the answer comes, libcurl is told to decode content codings, which makes it refuse those
+ * that it does not know; or to decode nothing (`raw`). The answer shows which is right: nothing is
+ * decoded of a part, or where Content-Encoding has a word that is no coding; its owner decodes the
+ * rest. True: the request is to be made again, once, the other way.
  */
 bool http_recode(struct http_stream *s);
 

@@ -38,7 +38,7 @@ static bool skip_name(const char **at, const char *ends)
 	return true;
 }
 
-/* The bytes of `datasets/` or `spaces/`. */
+/* The length of `datasets/` or `spaces/` in front of a name on a hub; else 0. */
 static size_t kind_len(const struct repository_form *form, const char *text)
 {
 	static const char *const kinds[] = { "datasets/", "spaces/" };
@@ -49,7 +49,7 @@ static size_t kind_len(const struct repository_form *form, const char *text)
 	return 0;
 }
 
-/* The length of a revision, which ends at a slash, but for those that the hub's own tools know. */
+/* The length of a revision. It ends at a slash, but a hub has revisions with slashes: refs[]. */
 static size_t revision_len(const struct repository_form *form, const char *text)
 {
 	static const char *const refs[][2] = { { "refs/pr/", "0123456789" },

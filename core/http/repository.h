@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * URLs of repositories and of their files: SCHEME://ORG/REPO[@REVISION][/PATH]. A slash in REVISION
- * is written %2F, but for refs/pr/N and refs/convert/NAME of a hub that has these. There, a few old
- * repositories have no ORG: as a path needs a revision then, ORG/REPO is what it looks like. A
- * scheme that knows them has a `struct repository_form`.
+ * is written %2F, except in refs/pr/N and refs/convert/NAME of a hub. A few old repositories of a
+ * hub have no ORG. Their files need a revision, REPO@REVISION/PATH, since REPO/PATH looks like
+ * ORG/REPO. A scheme of repositories has a `struct repository_form`.
  *
  * Threads: any; they read the environment.
  */
@@ -27,7 +27,7 @@ struct repository_form {
 struct repository_parts {
 	const char *repo; /* with `datasets/` or `spaces/` */
 	size_t repo_len;
-	const char *name; /* behind that */
+	const char *name; /* `repo` without that */
 	const char *revision;
 	size_t revision_len; /* 0: none is given */
 	const char *path;    /* NULL: there is none */
@@ -52,12 +52,12 @@ struct repository {
 	const char *kind; /* models, datasets, spaces: in URLs of APIs */
 	char *name;	  /* ORG/REPO, or REPO */
 	char *revision;	  /* decoded */
-	bool plain;	  /* of a registry: it is asked by http, if it has no https */
+	bool plain;	  /* of a registry: it may be asked by http if it has no https */
 };
 
 bool repository_is_whole(const struct repository_form *form, const char *url);
 
-/* The server is asked by http, or by https, from now on. */
+/* Makes the URL of the server one of http, or of https. */
 void repository_by_http(struct repository *r, bool http);
 
 /* Of such a URL. 0 or -ENOMEM. */

@@ -128,7 +128,7 @@ static void header_upload(struct http_response *response, const char *value)
 		response->upload_last = last;
 }
 
-/* Is it a coding of HTTP? Stores have other words there, over the very bytes: aws-chunked, none. */
+/* Is it a content coding? Stores also send words that are none, with uncoded bytes: aws-chunked. */
 static bool is_coding(const char *name)
 {
 	static const char *const names[] = { "gzip", "x-gzip",	 "deflate",   "br",

@@ -12,10 +12,10 @@ struct http_header {
 	struct http_response response; /* length is Content-Length as sent */
 	char *location;		       /* owned; NULL: none */
 	char *dl_url;		       /* x-carton-dl-url, owned; NULL: none */
-	char region[33];	       /* X-Amz-Bucket-Region, if it may be one; else "" */
+	char region[33];	       /* X-Amz-Bucket-Region, if it is valid; else "" */
 	char *challenge;     /* WWW-Authenticate, its lines joined by commas, owned; NULL: none */
 	unsigned codings;    /* content codings but identity, over all header lines, */
-	bool odd_coding;     /* and there is a word that is none */
+	bool odd_coding;     /* and one of the words there is no coding */
 	bool transfer_coded; /* a Transfer-Encoding other than chunked */
 	bool chunked;
 	int64_t date, retry_at; /* by the server's clock, in seconds since 1970; -1: not said */

@@ -17,7 +17,7 @@
 #define MAX_SKEW_S 900	      /* S3 refuses what is signed by a clock that is off by more */
 #define MAX_DATE 253402300799 /* the end of 9999: what is later has no place in a signature */
 
-#define MAX_MOVED 8 /* buckets of which S3 has said where they are */
+#define MAX_MOVED 8 /* buckets whose regions are remembered */
 
 struct bucket {
 	char name[64], region[33];
@@ -25,9 +25,9 @@ struct bucket {
 
 struct s3 {
 	struct login login;
-	pthread_mutex_t lock; /* guards the next two: any thread asks, network threads are told */
+	pthread_mutex_t lock; /* guards the next two: network threads write, any thread reads */
 	struct bucket moved[MAX_MOVED];
-	size_t n_moved; /* all so far */
+	size_t n_moved; /* how many there have been; the newest replaces the oldest */
 	struct aws_environment environment;
 	struct aws_place place;
 	struct aws_keys keys;
@@ -96,7 +96,7 @@ char *s3_url_at(const struct aws_place *place, const char *url)
 
 /* ---- regions ---- */
 
-/* What is known of the bucket of a URL; NULL: nothing. Lock held. */
+/* The bucket of a URL, if its region is remembered; else NULL. Lock held. */
 static struct bucket *find_bucket(struct s3 *s, const char *url)
 {
 	size_t n = bucket_len(url);
@@ -108,7 +108,7 @@ static struct bucket *find_bucket(struct s3 *s, const char *url)
 	return NULL;
 }
 
-/* Where the bucket of a URL is, as far as it is known. */
+/* The place to ask for a URL, with the region of its bucket if that is remembered. */
 static struct aws_place place_of(struct s3 *s, const char *url)
 {
 	struct aws_place place = s->place;
@@ -129,7 +129,7 @@ static char *request_url(struct login *l, const char *url)
 	return s3_url_at(&place, url);
 }
 
-/* Keeps where a bucket is, and says it once. */
+/* Remembers the region of a bucket. A new one is logged. */
 static void keep_region(struct s3 *s, const char *url, const char *region)
 {
 	struct bucket *b;

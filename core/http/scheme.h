@@ -26,10 +26,10 @@ struct http_stream;
 struct registries;
 struct scheme;
 
-/* For a login. */
+/* What all logins are made with. */
 struct login_options {
-	struct cancel *stop; /* firing it, which outlives the login, ends the wait; or NULL */
-	const struct registries *registries; /* what the user says of them; or NULL */
+	struct cancel *stop; /* fires to end the wait for a login, which it outlives; or NULL */
+	const struct registries *registries; /* the user's settings; or NULL */
 };
 
 /* The credentials that the user has for the URLs of one scheme. */
@@ -39,21 +39,21 @@ struct login {
 	char *header; /* a line for the server of the user's URL; or NULL */
 	/* Of a registry, the line is for this server, when that asks for it; else host is NULL. */
 	char *host;	   /* as in struct http_target */
-	unsigned ports[2]; /* by http, and by https; 0: never so */
-	char *file;	   /* has the line, which is not renewed; or NULL */
+	unsigned ports[2]; /* for http, for https; 0: the line is not sent by it */
+	char *file;	   /* the file that has the line; NULL: it is from elsewhere */
 	/* guarded as what sign() uses: when it asks, and how many headers there have been */
 	bool asked;
 	unsigned version;
-	atomic_bool refused; /* that of `file` is not sent any more; any thread */
+	atomic_bool refused; /* the server refuses that of `file`: it is not sent any more */
 };
 
 struct scheme {
 	const char *name; /* lower case, without :// */
 	bool port; /* HOST[:PORT] is behind the ://; false: a name, such as that of a bucket */
 
-	/* the variable by which its own programs name a file of authorities; or NULL */
+	/* the variable that names a file of authorities to other programs of the scheme; or NULL */
 	const char *bundle;
-	/* NAME@REVISION may be behind the ://. Is this a NAME, no userinfo? NULL: never. */
+	/* Is the text before an @ a NAME, of NAME@REVISION, and no userinfo? NULL: never. */
 	bool (*is_name)(const char *text, size_t n);
 
 	const char *misspelt; /* what is wrong with a text that only begins like a URL of it */
@@ -97,8 +97,9 @@ struct scheme {
 	/* Network thread: the server has refused them (401 or 403). True: sign anew. */
 	bool (*refused)(struct login *l, const struct http_stream *stream);
 	/*
-	 * Network thread: the URL to ask in place of that of a request which was answered so, made
-	 * by the scheme of what the user named; malloc'ed. NULL: none. `body` may be NULL.
+	 * Network thread: the URL to ask instead, after an answer that says where the file is. The
+	 * scheme makes it of the URL that the user named. malloc'ed; NULL: the answer does not say
+	 * that. `body` may be NULL.
 	 */
 	char *(*moved)(struct login *l, const struct http_stream *stream, const char *body);
 	/* What the body of a status from 300 says is wrong, "" if nothing; cut to n - 1 bytes. */

@@ -273,7 +273,10 @@ static int set_userinfo(struct http_stream *s)
 	return r ? -ENOMEM : 0;
 }
 
-/* Is it a URL at the origin of the user's, or there by http, where passwords may be sent so? */
+/*
+ * Is the request to the origin of the user's URL? Of a registry that was found to have no https, it
+ * may be http at the same host, if passwords may be sent there by http.
+ */
 static bool is_at_source(const struct http_stream *s)
 {
 	const struct http_target *t = &s->target, *source = &s->http->source;

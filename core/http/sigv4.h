@@ -16,15 +16,15 @@ struct sigv4 {
 	const char *region;
 	const char *method;
 	const struct http_target *target;
-	bool requester_pays; /* say that who asks pays for the bytes */
+	bool requester_pays; /* send x-amz-request-payer */
 	int64_t when;	     /* in seconds since 1970, by the server's clock */
 };
 
 /*
  * Returns the headers to send besides Host, one on each line without CR: x-amz-date,
  * x-amz-content-sha256, x-amz-request-payer if the requester pays, x-amz-security-token if there is
- * a token, Authorization. The caller owns
- * *ret and wipes it. 0, -ENOMEM, -EIO; -EFBIG: of no length that can be sent.
+ * a token, Authorization. The caller owns *ret and wipes it. 0, -ENOMEM, -EIO; -EFBIG: of no length
+ * that can be sent.
  */
 int sigv4_headers(const struct sigv4 *s, struct buf *ret);
 

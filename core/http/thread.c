@@ -88,7 +88,7 @@ static int redirect(struct http_stream *s, const char **ret_why)
 	return 0;
 }
 
-/* The scheme makes another URL of the refusal: that is asked in place of this one, once. */
+/* Asks the URL that the scheme makes of a refusal, once for each stream. False: there is none. */
 static bool move(struct http_stream *s)
 {
 	const struct scheme *scheme = s->login->scheme;

@@ -12,9 +12,9 @@
  *
  * Many requests may be refused when a token ends: one of them asks for the next, the others wait.
  *
- * It is asked for with the scope that the challenge names, and with the one that the request needs:
- * some registries name none, or that of another repository. If that is too much for the token
- * server, then with the latter alone.
+ * A token is asked for with the scopes of the challenge, and with the one that the request needs:
+ * some registries name no scope, or that of another repository. If the token server refuses, it is
+ * asked once more for the needed scope alone.
  *
  * What the user has for a registry (scheme.h) goes to the server that this registry names, or to
  * itself, where it asks for a password in place of a token; and only for URLs that the user has
@@ -42,7 +42,7 @@ struct http_token {
 
 struct http_token_request {
 	struct challenge challenge;
-	bool more; /* it asks for more than the request needs: what the server has said it wants */
+	bool more;		   /* the challenge has scopes besides the one that is needed */
 	struct login *login;	   /* to ask with; or NULL */
 	struct http_target target; /* of the token server; while that is asked, of the request */
 	unsigned allowed;	   /* its addresses, likewise */
@@ -134,7 +134,7 @@ static bool is_for(const struct http_token *t, const struct http_target *target)
 	       common(t->target.url, target->url) >= t->area;
 }
 
-/* The length of the URL behind /NAME/; 0: it has none. */
+/* The length of a URL up to and with /NAME/, of at most `n` bytes; 0: it has no /NAME/. */
 static size_t behind_name(const char *url, size_t n, const char *name, size_t name_n)
 {
 	for (size_t i = 0; name_n > 0 && i + name_n + 1 < n; i++)
@@ -277,7 +277,7 @@ static int find_server(const struct http_stream *s, struct http_token_request *q
 	q->allowed = http_allowed_next(s);
 	if (q->target.https)
 		return 0;
-	/* the user has typed this host, too */
+	/* the user has named this host, in plain_http */
 	if (s->trust == HTTP_USER &&
 	    registries_named(s->http->registries, q->target.host, q->target.port)) {
 		q->allowed = HTTP_ALLOW_ALL;
@@ -291,8 +291,8 @@ static int find_server(const struct http_stream *s, struct http_token_request *q
 }
 
 /*
- * The name of the repository that a URL is of, as registries have it: within the URL; or NULL. What
- * changes it, or asks for an upload, needs more than who reads.
+ * The name of the repository in a URL of a registry's API, within that; NULL: it is no such URL.
+ * *ret_actions: what the request needs, which is more if it sends something or is about an upload.
  */
 static const char *repository_of(const struct http_stream *s, const char *url, size_t *ret_n,
 				 const char **ret_actions)
@@ -313,7 +313,7 @@ static const char *repository_of(const struct http_stream *s, const char *url, s
 	return name;
 }
 
-/* Has a token asked for with what the request needs, whatever the challenge says. */
+/* Adds the scope that the request needs to the challenge; `alone`: in place of those it has. */
 static void add_need(struct http_stream *s, struct http_token_request *q, const char *url,
 		     bool alone)
 {
@@ -324,12 +324,11 @@ static void add_need(struct http_stream *s, struct http_token_request *q, const 
 	q->more = name && challenge_need(&q->challenge, name, n, actions, alone) && !alone;
 }
 
-/* Says once why a login of the user is not sent, which the server wants. */
+/* Logs once that the server wants a login which the user has, but which is not sent by http. */
 static void log_unsent(struct http_stream *s)
 {
 	const struct http_target *t = &s->target;
 	struct login *l = s->trust == HTTP_USER && !t->https ? s->http->logins : NULL;
-
 	bool first;
 
 	while (l && !(l->host && !l->refused && strcasecmp(l->host, t->host) == 0))
@@ -382,7 +381,7 @@ bool http_token_wanted(struct http_stream *s)
 	return true;
 }
 
-/* The login of a file was refused. True: the request is worth a try without it. */
+/* A login from a file was refused: it is sent no more. True: the request is made without it. */
 static bool forget_login(struct http_stream *s, struct login *l)
 {
 	unsigned port = l->ports[1] ? l->ports[1] : l->ports[0];
@@ -413,11 +412,11 @@ bool http_token_forgoes(struct http_stream *s)
 		return ended && status == 401 && forget_login(s, l);
 	if (status < 400 || status == 429 || status > 499)
 		return false;
-	/* another status says nothing of the login, which is kept as long as the process */
+	/* another status does not mean the login, which would be dropped until the process ends */
 	ended = ended && (status == 400 || status == 401) && !s->sends;
 	if (!q->more && !(ended && forget_login(s, l)))
 		return false;
-	/* others look whether the same is asked for */
+	/* other streams look whether this one asks for the token that they want */
 	pthread_mutex_lock(&s->http->secrets);
 	if (q->more)
 		add_need(s, q, q->target.url, true);

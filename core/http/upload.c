@@ -68,9 +68,9 @@ bool http_upload_over(const struct http_stream *s)
 /* ---- the owner's side ---- */
 
 /*
- * The same path and query at the origin that has answered, where the URL names that host, with its
- * port or with none: what stands behind a proxy for TLS does not know by which name and port it was
- * asked. malloc'ed; or NULL.
+ * The path and query of `to` at the origin `from`, which has answered. A server behind a proxy for
+ * TLS does not know the scheme and the port that its client asks. malloc'ed; NULL: `to` has another
+ * host, or a port that is neither that of `from` nor the default.
  */
 static char *at_same_host(const struct http_target *from, const struct http_target *to)
 {
