@@ -20,7 +20,7 @@
 
 #include "cache/file.h"
 
-/* An entry that is there, but cannot be used or removed, is tried so often: then room_next(). */
+/* How often an entry is tried that exists, but cannot be used or removed; then room_next(). */
 #define CACHE_TRIES 8
 
 struct room {

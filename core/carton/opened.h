@@ -30,7 +30,7 @@ struct carton {
 	struct container *container;
 	struct manifest *manifest;
 	struct links *links;	      /* NULL: there are none */
-	const struct links *left_out; /* the same, if they are of a repository; else NULL */
+	const struct links *left_out; /* `links` of a repository, which count what is left out */
 	struct workers *workers;
 	struct events *events;
 	struct cache *cache;	       /* NULL: there is none */
@@ -39,8 +39,8 @@ struct carton {
 	_Atomic uint64_t fetched;      /* fetch.fetched points to it */
 	struct servers *servers;       /* those of fetch.servers, owned here */
 	struct mirrors *mirrors;       /* NULL: the user names none */
-	struct login *logins;	       /* for its http, */
-	struct registries *registries; /* and what the user says of these; or NULL */
+	struct login *logins;	       /* for its http */
+	struct registries *registries; /* the user's settings for registries; or NULL */
 	struct cancel stop;	       /* fired when the carton is closed */
 	pthread_t opener;	       /* the thread that carton_open_later() started */
 	bool has_opener;	       /* carton_open_later() has started that thread */

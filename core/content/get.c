@@ -171,7 +171,7 @@ static struct fetch fetch_of_carton(struct get *g, uint64_t off, uint64_t n)
 	return f;
 }
 
-/* What the place has sent is wrong: it is not asked again, or its validators are, once more. */
+/* The place has sent wrong bytes: a mirror is not asked again, validators count again. */
 static int blame(struct fetch_place *from, int error)
 {
 	if (error == -EBADMSG && from->mirror)

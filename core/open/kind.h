@@ -51,11 +51,11 @@ struct carton_source {
 	/* What begin() leaves for later. */
 	char *url;    /* that it is asked for; NULL: it is no URL */
 	char *hub;    /* of no URL: what LINKS has there is asked for with the user's token */
-	char *bundle; /* of authorities, as the environment says; or NULL, and where it says so */
-	const char *bundle_from;
-	int fd;			/* of the file or directory, until entries() takes it; else -1 */
-	struct stat st;		/* of that */
-	struct oci_place place; /* of an artifact of a registry */
+	char *bundle; /* the file of authorities that the environment names; or NULL */
+	const char *bundle_from; /* the variable that names it */
+	int fd;			 /* of the file or directory, until entries() takes it; else -1 */
+	struct stat st;		 /* of that */
+	struct oci_place place;	 /* of oci:// */
 	struct repository repository;
 	struct hub_cache hub_cache;
 	struct signature signature;
@@ -76,7 +76,7 @@ struct source_kind {
 	/* May libcurl be needed? Then it is loaded before the process is confined. */
 	bool (*may_fetch)(const struct carton_source *s);
 
-	/* May a tar be read? Then libarchive is loaded, likewise. NULL: none is. */
+	/* May a tar be read? Then libarchive is loaded before that, too. NULL: never. */
 	bool (*may_unpack)(const struct carton_source *s);
 
 	/*
@@ -109,10 +109,10 @@ extern const struct source_kind hub_kind;  /* a repository of a hub */
 
 /* ---- registry.c ---- */
 
-/* Replaces the name of an artifact by what the user's files have for it. 0 or -errno, logged. */
+/* Loads the user's settings for registries, and replaces s->name by them. 0 or -errno, logged. */
 int registry_begin(struct carton_source *s);
 
-/* The templates of all mirrors: malloc'ed, like each text; ends with NULL. 0 or -ENOMEM. */
+/* The templates of the user's mirrors and of the registry's, ending with NULL. 0 or -ENOMEM. */
 int registry_templates(const struct carton_source *s, char ***ret);
 void registry_templates_free(char **list); /* NULL-safe */
 

@@ -40,8 +40,8 @@ struct push_blob {
 	/* of an upload under way */
 	char *location; /* where its bytes go; owned; or NULL */
 	uint64_t there; /* bytes that the registry has, counted in `done` */
-	uint64_t least; /* bytes of a part, but for the last one, as the registry wants it; or 0 */
-	bool refused[PUSH_WAYS]; /* the ways in which the registry does not take it */
+	uint64_t least; /* the fewest bytes of a part, but for the last, that the registry takes */
+	bool refused[PUSH_WAYS]; /* the ways in which the registry has refused the blob */
 	bool lost;		 /* an upload in parts was refused after its first part */
 };
 
@@ -54,10 +54,10 @@ struct push {
 	_Atomic long retry_after_s;   /* of the last refusal, as in struct http_response */
 	_Atomic uint64_t done, total; /* bytes: sent, and to be sent */
 	atomic_bool logged;	      /* the first failure to reach the registry is in the log */
-	/* What this registry takes, as was found out on the way. */
+	/* What was learnt of this registry by its answers. */
 	_Atomic uint64_t most;		/* bytes of one body; more is sent in parts */
 	atomic_bool takes[PUSH_WAYS];	/* a body was taken in this way */
-	atomic_bool refuses[PUSH_WAYS]; /* what was refused in this way was taken in the other */
+	atomic_bool refuses[PUSH_WAYS]; /* this way never works, but the other one does */
 
 	struct push_blob *blobs; /* the layers in order, then the config */
 	size_t n;		 /* layers */

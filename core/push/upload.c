@@ -9,7 +9,7 @@
 
 #define BLOB_TYPE "application/octet-stream"
 #define RESUMED MIB /* so much more at the registry makes a try a good one */
-/* After a refusal of more: what ghcr.io takes as a part, and what proxies let through. */
+/* Bytes of a body after larger ones were refused: ghcr.io takes the first, proxies the second. */
 #define SMALL (4 * MIB)
 #define SMALLEST MIB
 
@@ -203,9 +203,9 @@ static int look(struct push *p, struct push_blob *b)
 /* ---- in one body, or in parts ---- */
 
 /*
- * What is larger than p->most is sent in parts, so that an upload of hours that breaks off goes on
- * where it was. Not all registries take parts, or such large ones, and some take nothing else: what
- * is refused in one way is sent in the other, and what was learnt so is remembered.
+ * A blob larger than p->most is sent in parts, so that an upload of hours that breaks off can go on
+ * where it was. Some registries take no parts, or only smaller ones, and some take nothing else. So
+ * a blob that is refused in one way is sent in the other, and the blobs after it likewise.
  */
 static enum push_way way_of(const struct push *p, const struct push_blob *b)
 {
@@ -214,12 +214,14 @@ static enum push_way way_of(const struct push *p, const struct push_blob *b)
 	bool refused = b->refused[way] || atomic_load(&p->refuses[way]);
 	bool other = b->refused[!way] || atomic_load(&p->refuses[!way]);
 
-	/* nothing has no parts */
+	/* an empty blob has no parts */
 	return refused && !other && b->size > 0 ? !way : way;
 }
 
-/* The blob was taken. If it was refused in the other way, and so was all before, others are not
- * tried so. */
+/*
+ * The blob was taken in this way. If it was refused in the other way, which has never worked, the
+ * blobs after it are not sent in the other way.
+ */
 static void remember(struct push *p, const struct push_blob *b, enum push_way way)
 {
 	atomic_store(&p->takes[way], true);
@@ -227,18 +229,18 @@ static void remember(struct push *p, const struct push_blob *b, enum push_way wa
 		atomic_store(&p->refuses[!way], true);
 }
 
-/* Is a status a refusal of the body, and no failure that may pass, or of who sends it? */
+/* Does the status refuse the body? A failure that may pass does not, nor does a missing right. */
 static bool is_refusal(const struct http_request *q, int status)
 {
 	int r = http_status_errno(status);
 
-	/* what is in front of a registry may forbid the method, or not know it */
+	/* a proxy in front of the registry may forbid the method, or not know it */
 	if (q->method == HTTP_PATCH && (status == 403 || status == 501))
 		return true;
 	return r < 0 && r != -EACCES && !error_passes(r);
 }
 
-/* Was a body of `n` bytes too large? Then the next ones are smaller, if they can be. */
+/* If the body was too large, lowers p->most. True: the next bodies are smaller. */
 static bool lower(struct push *p, struct push_blob *b, const struct http_request *q, int status)
 {
 	uint64_t n = q->body.size, less = n > SMALL ? SMALL : SMALLEST;
@@ -257,8 +259,9 @@ static bool lower(struct push *p, struct push_blob *b, const struct http_request
 }
 
 /*
- * A body was refused. 1: it is sent in another way; -EAGAIN: the upload is begun again, or looked
- * at; 0: there is no other way.
+ * A body was refused. 1: the blob is sent in another way, or in smaller bodies; -EAGAIN: the upload
+ * goes on after a look at it, or is begun again; 0: there is no other way. `again`: the upload was
+ * begun by an earlier try.
  */
 static int find_way(struct push *p, struct push_blob *b, const struct http_request *q, int status,
 		    bool again)
@@ -273,7 +276,7 @@ static int find_way(struct push *p, struct push_blob *b, const struct http_reque
 	}
 	b->lost |= b->there > 0;
 	if (again || (q->method == HTTP_PATCH && b->there > 0 && !lost)) {
-		/* it may have lost the bytes of before, or the upload; or it has more of them */
+		/* the registry may have lost the upload, or bytes of it; or it has more of them */
 		if (again || status != 416)
 			forget(p, b);
 		return -EAGAIN;
@@ -287,8 +290,8 @@ static int find_way(struct push *p, struct push_blob *b, const struct http_reque
 }
 
 /*
- * Sends a part of an upload, or its end. The answer says where the next goes. 0; 1: it is sent in
- * another way; -errno.
+ * Sends a part of an upload, or its end. The answer says where the next goes. 0; 1: the body was
+ * refused, see find_way(); -errno.
  */
 static int put(struct push *p, struct push_blob *b, const struct http_request *q, bool again)
 {
@@ -336,14 +339,14 @@ static int send_parts(struct push *p, struct push_blob *b, bool again)
 	return r;
 }
 
-/* Sends it in one way, from where it broke off. As put(). */
+/* Sends a blob in one way, from where an earlier try broke off. As put(). */
 static int send_once(struct push *p, struct push_blob *b, const char *digest)
 {
 	struct http_request q = { .method = HTTP_PUT };
 	enum push_way way;
 	bool again;
 	char *url;
-	/* the answer to `mount` may have begun one, too */
+	/* an upload that the answer to `mount` has begun is not old */
 	bool old = b->tried && b->location;
 	int r = old ? look(p, b) : 0;
 
@@ -371,7 +374,7 @@ static int send_blob(struct push *p, struct push_blob *b, const char *digest)
 {
 	int r;
 
-	/* the next way is another one, or has smaller parts */
+	/* each time in another way, or in smaller bodies */
 	do
 		r = send_once(p, b, digest);
 	while (r > 0);
