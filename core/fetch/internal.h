@@ -235,7 +235,7 @@ int transfer_late(struct fetcher *x);
 /* ---- unsure.c: a try of x->unsure, as transfer_begin() and transfer_step() ---- */
 
 /*
- * The answer to the request of a piece has other validators than the version, or says so. 0: the
+ * The answer to the request of a piece has other validators than the version, or is a 412. 0: the
  * piece may be asked for again, without a condition; -EREMCHG: the try begins anew, with x->unsure;
  * -ESTALE: it is another version, logged, or a file with a hash is not served in pieces.
  */

@@ -72,7 +72,7 @@ struct version {
 	 * do not have their hashes, and reading them fails with EIO.
 	 */
 	bool hashed;
-	/* requests have no condition any more: only here are validators compared with answers */
+	/* requests have no condition any more: validators are compared with those of answers */
 	atomic_bool unconditional;
 	atomic_bool untrusted; /* validators are not compared at all */
 	/* what was logged since the last right answer: the status of a wrong one; that none came */

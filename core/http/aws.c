@@ -22,7 +22,7 @@ static const char *variable(const char *name)
 	return value && *value ? value : NULL;
 }
 
-/* Copies a value without the space and line ends behind it, cut to n - 1 bytes. */
+/* Copies a value without white space at its end, cut to n - 1 bytes. */
 static void copy(char *to, size_t n, const char *value)
 {
 	size_t len = value ? strnlen(value, n - 1) : 0;

@@ -6,7 +6,7 @@
 
 #include "http/internal.h"
 
-/* A variable that is set. */
+/* The value of a variable of the environment; NULL: it is not set, or empty. */
 static const char *value_of(const char *name)
 {
 	const char *value = getenv(name);

@@ -129,7 +129,7 @@ bool challenge_is_basic(const char *text)
 	return parse(text, &c, &basic) == -ENOENT && basic;
 }
 
-/* Does the list [have, have + n) have each action of the list `wanted`, or `*`? Commas separate. */
+/* Has the list [have, have + n) all actions of the list `wanted`, or `*`? Commas separate them. */
 static bool has_actions(const char *have, size_t n, const char *wanted)
 {
 	for (size_t len; *wanted; wanted += len + (wanted[len] == ',')) {

@@ -146,7 +146,7 @@ struct http_stream {
 	char *seen[HTTP_MAX_REDIRECTS + 1];
 	unsigned n_seen;
 	struct login *login;   /* signs it, as long as it has not left its origin; or NULL */
-	char *signed_url;      /* the URL that the owner asked for, as the login takes it */
+	char *signed_url;      /* the URL that the owner asked for, before request_url() */
 	bool moved;	       /* the login has given another URL to ask, once */
 	bool from_redirect;    /* began at a redirect target: allowed and left_origin are its */
 	bool left_origin;      /* a redirect has: no credentials any more */

@@ -312,8 +312,8 @@ static int take_podman(void *ctx, const struct toml_path *path, const struct tom
 }
 
 /*
- * Completes the tables [[registry]] from number `from` on: without a prefix, the location is it;
- * mirror-by-digest-only is for each of the mirrors.
+ * Completes the tables [[registry]] from number `from` on: the prefix defaults to the location, and
+ * mirror-by-digest-only applies to each mirror.
  */
 static int complete(struct registries *r, size_t from)
 {

@@ -412,7 +412,7 @@ bool http_token_forgoes(struct http_stream *s)
 		return ended && status == 401 && forget_login(s, l);
 	if (status < 400 || status == 429 || status > 499)
 		return false;
-	/* another status does not mean the login, which would be dropped until the process ends */
+	/* no other status says that the login is wrong, which would be dropped for good */
 	ended = ended && (status == 400 || status == 401) && !s->sends;
 	if (!q->more && !(ended && forget_login(s, l)))
 		return false;
