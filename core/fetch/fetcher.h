@@ -41,8 +41,8 @@ enum fetch_what {
 	/* [off, off + n), of the version that the place names; else of a file of `size` bytes */
 	FETCH_PART,
 	/*
-	 * The last `n` bytes, as one answer, of any version. Ends with 1 if the server refuses them,
-	 * but may still answer FETCH_RANGE.
+	 * The last `n` bytes, as one answer, of any version. Ends with 1 if the server refuses
+	 * them, but may still answer FETCH_RANGE.
 	 */
 	FETCH_SUFFIX,
 	FETCH_RANGE, /* [off, off + n), as one answer, of any version */
