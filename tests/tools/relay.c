@@ -153,20 +153,6 @@ static void conns_sweep(void)
 	}
 }
 
-/* Turns go on with the next connection: the first goes to the end. */
-static void conns_rotate(void)
-{
-	struct conn *c = conns, *last = conns;
-
-	if (!c || !c->next)
-		return;
-	while (last->next)
-		last = last->next;
-	conns = c->next;
-	last->next = c;
-	c->next = NULL;
-}
-
 static void accept_all(int fd, uint64_t now)
 {
 	int client;
@@ -229,7 +215,6 @@ static void advance(uint64_t now)
 	for (int way = 0; way < 2; way++)
 		line_fill(way, now);
 	conns_sweep();
-	conns_rotate();
 }
 
 /* ---- the program ---- */

@@ -45,6 +45,7 @@ struct flow {
 	struct end *from, *to;
 	struct segment *first, *unsent, *last; /* unsent: the first that `to` has not got all of */
 	uint64_t opens, window, on_way, peak;  /* bytes; peak: the most that were on the way */
+	uint64_t turn;			       /* of its line, which it had last */
 	bool ended, over, was_blocked; /* nothing more to read; `to` has got all; `to` was full */
 };
 
@@ -57,7 +58,7 @@ struct conn {
 
 /* One direction of the link. */
 struct line {
-	uint64_t free_at, bytes;
+	uint64_t free_at, bytes, turns;
 	bool wanted; /* somebody would have sent more: the line has not been idle since */
 };
 
@@ -225,26 +226,34 @@ static struct flow *flow_of(struct conn *c, int way)
 	return way ? &c->down : &c->up;
 }
 
+/* The flow that wants to send and whose last turn is the longest ago; NULL: none. */
+static struct flow *line_next(int way, uint64_t now)
+{
+	struct flow *next = NULL;
+
+	for (struct conn *c = conns; c; c = c->next) {
+		struct flow *f = flow_of(c, way);
+
+		if (!c->broken && now >= f->opens && flow_wants(f) &&
+		    (!next || f->turn < next->turn))
+			next = f;
+	}
+	return next;
+}
+
 /* Lets all that want to send take turns, until the line is taken for a while. */
 static void line_fill(int way, uint64_t now)
 {
 	struct line *l = &lines[way];
-	bool any = true;
+	struct flow *f;
 
-	while (any) {
-		any = false;
-		for (struct conn *c = conns; c; c = c->next) {
-			struct flow *f = flow_of(c, way);
-
-			if (c->broken || now < f->opens || !flow_wants(f))
-				continue;
-			if (rate && l->free_at >= now + QUEUE) {
-				l->wanted = true;
-				return;
-			}
-			flow_send(f, l, now);
-			any = true;
+	while ((f = line_next(way, now))) {
+		if (rate && l->free_at >= now + QUEUE) {
+			l->wanted = true;
+			return;
 		}
+		f->turn = ++l->turns;
+		flow_send(f, l, now);
 	}
 	l->wanted = false;
 }
