@@ -3,6 +3,8 @@
 tests/tools/relay is the link that it says. Times are compared with other times of the same run: lower bounds hold on
 any machine; for upper bounds, the best of some tries counts.
 """
+import contextlib
+import select
 import socket
 import socketserver
 import threading
@@ -17,6 +19,7 @@ from served import serving
 RTT = 200       # ms
 MBIT = 80
 MIB = 1 << 20
+QUANTUM = 16 << 10     # what a connection sends in its turn
 
 
 class Sender(socketserver.StreamRequestHandler):
@@ -95,6 +98,21 @@ def test_rate(server):
         beside = best(3, all_at_once)
     assert one >= MIB * 8 / MBIT / 1000 * .99
     assert 3 < four / one < 5 and 3 < beside / one < 5
+
+
+def test_turns(server):
+    """A connection that has as much to send as the others gets as much of the link."""
+    size = 20 * QUANTUM
+    with relay(server, rate=16) as r, contextlib.ExitStack() as stack:
+        them = {stack.enter_context(connect(r)): 0 for _ in range(4)}
+        for s in them:
+            ask(s, 1)
+        for s in them:
+            s.sendall(f'{size}\n'.encode())
+        while max(them.values()) < size:
+            for s in select.select(list(them), [], [])[0]:
+                them[s] += len(s.recv(MIB))
+        assert min(them.values()) >= size - 4 * QUANTUM, them
 
 
 def test_slow_start(server):
