@@ -17,7 +17,6 @@
 #ifndef CARTON_H
 #define CARTON_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -26,6 +25,9 @@
 #include "log.h"
 
 #pragma GCC visibility push(default)
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 struct carton;
 struct carton_node;
@@ -33,7 +35,7 @@ struct carton_request;
 
 enum carton_verify_mode {
 	CARTON_VERIFY_OPEN, /* the hash of a file is checked when it is first pinned */
-	CARTON_VERIFY_OFF,  /* nothing is checked but sizes */
+	CARTON_VERIFY_OFF   /* nothing is checked but sizes */
 };
 
 /* Files and directories that are opened by name after the process was confined. */
@@ -225,11 +227,7 @@ bool carton_has_room(struct carton *c, uint64_t bytes);
 
 /* ---- the tree ---- */
 
-enum carton_kind {
-	CARTON_DIR,
-	CARTON_FILE,
-	CARTON_SYMLINK,
-};
+enum carton_kind { CARTON_DIR, CARTON_FILE, CARTON_SYMLINK };
 
 struct carton_stat {
 	enum carton_kind kind;
@@ -385,9 +383,10 @@ int carton_pin_observed(struct carton_node *file, struct carton_observer *observ
 uint64_t carton_memory(const struct carton *c);
 
 /*
- * A byte of each node for the program that serves the tree; 0 at first. Any thread may change it.
+ * A byte of each node for the program that serves the tree; 0 at first. Any thread may change it,
+ * by atomic operations, such as the compiler's __atomic_fetch_or().
  */
-atomic_uchar *carton_mark(struct carton_node *node);
+unsigned char *carton_mark(struct carton_node *node);
 
 /*
  * Whoever reads `file` in order will read `next` then (NULL: nothing): where chunks are fetched
@@ -569,7 +568,7 @@ enum carton_fact_kind {
 	CARTON_FACT_INPUT,     /* `text`: a description; and all others, */
 	CARTON_FACT_OUTPUT,    /* `shape` without quotes: [batch, 3, 512, 512] */
 	CARTON_FACT_SELF_TEST, /* `text`: a description */
-	CARTON_FACT_EXAMPLE,
+	CARTON_FACT_EXAMPLE
 };
 
 /* An absent text is NULL. Any text may hold control characters. */
@@ -617,7 +616,7 @@ enum carton_pack_mode {
 	CARTON_REPACK, /* a carton with the same files, stored in another way */
 	CARTON_LINK,   /* the same without some files, which LINKS then names */
 	CARTON_EMBED,  /* the same with those that its LINKS names; has no LINKS */
-	CARTON_IMPORT, /* of carton_import() */
+	CARTON_IMPORT  /* of carton_import() */
 };
 
 enum carton_compress {
@@ -628,7 +627,7 @@ enum carton_compress {
 	 */
 	CARTON_COMPRESS_AUTO,
 	CARTON_COMPRESS_STORE,
-	CARTON_COMPRESS_ZSTD, /* one frame for each file */
+	CARTON_COMPRESS_ZSTD /* one frame for each file */
 };
 
 /* What loads a model, as its carton.toml says. Zero is the default of each field. */
@@ -862,6 +861,9 @@ int carton_check_own(int fd, char ret_why[CARTON_WHY]);
 int carton_cache_path(const struct carton_cache_options *options, const char *sha256,
 		      char *ret_path, size_t n);
 
+#ifdef __cplusplus
+}
+#endif
 #pragma GCC visibility pop
 
 #endif

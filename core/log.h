@@ -14,13 +14,16 @@
 #include <stddef.h>
 
 #pragma GCC visibility push(default)
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 enum carton_log_level {
 	CARTON_LOG_ERROR,   /* something a user asked for does not work */
 	CARTON_LOG_WARNING, /* it works, but not as the carton says */
 	CARTON_LOG_NOTICE,  /* it works, but a server, the cache or the settings do not help */
 	CARTON_LOG_INFO,
-	CARTON_LOG_DEBUG,
+	CARTON_LOG_DEBUG
 };
 
 /*
@@ -51,7 +54,7 @@ enum carton_escape {
 	CARTON_ESCAPE_ALL,  /* the same of every character */
 	CARTON_ESCAPE_JSON, /* in quotes of JSON: \", \\, \uNNNN; U+FFFD for what is not UTF-8 */
 	/* in quotes of a Prometheus label, which has no \u: \", \\, \n and \\xNN */
-	CARTON_ESCAPE_LABEL,
+	CARTON_ESCAPE_LABEL
 };
 
 #define CARTON_ESCAPE_SIZE 24 /* of the longest, and a NUL */
@@ -84,6 +87,9 @@ void carton_rename_process(const char *shown, const char *name);
  */
 bool carton_similar(const char *a, const char *b);
 
+#ifdef __cplusplus
+}
+#endif
 #pragma GCC visibility pop
 
 #endif

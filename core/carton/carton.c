@@ -169,7 +169,7 @@ bool carton_is_verified(const struct carton *c)
 	return c->verify;
 }
 
-atomic_uchar *carton_mark(struct carton_node *node)
+unsigned char *carton_mark(struct carton_node *node)
 {
 	return &to_node(node)->mark;
 }

@@ -16,7 +16,6 @@
 #define CARTON_TREE_TREE_H
 
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -105,9 +104,9 @@ struct node {
 			const char *target;
 		} link;
 	};
-	uint32_t date;	   /* a directory: the bits of its mark that choose its date (dates.c) */
-	atomic_uchar mark; /* see carton_mark() */
-	uint8_t room;	   /* a directory: its array has room for 2^room nodes; 0: it is full */
+	uint32_t date;	    /* a directory: the bits of its mark that choose its date (dates.c) */
+	unsigned char mark; /* see carton_mark() */
+	uint8_t room;	    /* a directory: its array has room for 2^room nodes; 0: it is full */
 	/* compilers read the kind together with the flags, so `mark` does not stand between them */
 	uint8_t kind;	    /* enum node_kind */
 	bool owns_list : 1; /* its array was malloc'ed for it */

@@ -24,8 +24,7 @@ static void finish_open(struct parked *p, int r)
 	}
 	pages_first_open(m, node);
 	/* the file was found damaged before, and this open has hashed all of it again */
-	tainted = atomic_fetch_and(carton_mark(node),
-				   (unsigned char)~(MARK_TAINTED | MARK_DAMAGED));
+	tainted = mark_remove(node, MARK_TAINTED | MARK_DAMAGED);
 	fi->keep_cache = !(tainted & (MARK_TAINTED | MARK_DAMAGED));
 	fi->noflush = 1;
 	/* this may clear keep_cache */
@@ -158,7 +157,7 @@ void files_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct f
 	 * The kernel sends a READ after the answer to OPEN, which C does not know: what the thread
 	 * of the open wrote is seen by way of the mark, see finish_open().
 	 */
-	(void)atomic_load(carton_mark(q.node));
+	(void)mark_of(q.node);
 	if (fi->fh == m->epoch)
 		read_pinned(&q);
 	else

@@ -115,7 +115,7 @@ static void sort(struct inode_notes *notes, size_t n)
 	memcpy(notes->by_ino, notes->by_node, notes->n * sizeof(*notes->by_ino));
 	qsort(notes->by_node, notes->n, sizeof(*notes->by_node), compare_nodes);
 	for (size_t i = 0; i < notes->n; i++)
-		atomic_fetch_or(carton_mark(notes->by_node[i].node), MARK_NOTED);
+		mark_add(notes->by_node[i].node, MARK_NOTED);
 }
 
 static int find_all(struct inode_notes *notes, const char *text, size_t size, const struct mount *m)
@@ -204,7 +204,7 @@ void inode_notes_add(struct inode_notes *notes, struct carton_node *node, uint64
 	uint16_t len;
 	size_t size;
 
-	if (!notes || atomic_fetch_or(carton_mark(node), MARK_NOTED) & MARK_NOTED)
+	if (!notes || mark_add(node, MARK_NOTED) & MARK_NOTED)
 		return;
 	carton_path(node, note + HEADER_SIZE);
 	len = (uint16_t)(strlen(note + HEADER_SIZE) + 1);

@@ -54,6 +54,22 @@ struct mount {
 #define MARK_DAMAGED 32 /* it was found damaged after it was opened: pages_damaged() */
 #define MARK_NOTED 64	/* see inode_notes.h */
 
+static inline unsigned char mark_of(struct carton_node *node)
+{
+	return __atomic_load_n(carton_mark(node), __ATOMIC_SEQ_CST);
+}
+
+/* Both return the flags that there were. */
+static inline unsigned char mark_add(struct carton_node *node, unsigned char flags)
+{
+	return __atomic_fetch_or(carton_mark(node), flags, __ATOMIC_SEQ_CST);
+}
+
+static inline unsigned char mark_remove(struct carton_node *node, unsigned char flags)
+{
+	return __atomic_fetch_and(carton_mark(node), (unsigned char)~flags, __ATOMIC_SEQ_CST);
+}
+
 /* -o passthrough: whether the kernel reads the file by itself now; "yes" or "no". */
 #define PASSTHROUGH_NAME "user.carton.passthrough"
 

@@ -61,7 +61,7 @@ static double fill_stat(const struct mount *m, struct carton_node *node, bool ge
 	}
 	if (cs.size_certain)
 		return TIMEOUT;
-	atomic_fetch_or(carton_mark(node), MARK_UNSURE);
+	mark_add(node, MARK_UNSURE);
 	return 0;
 }
 

@@ -36,15 +36,13 @@ static void store_bytes(const struct mount *m, struct carton_node *node, bool un
  */
 void pages_first_open(struct mount *m, struct carton_node *node)
 {
-	atomic_uchar *mark = carton_mark(node);
-
 	/* an earlier process may have answered opens */
-	if (m->epoch > 1 || atomic_load(mark) & MARK_OPENED)
+	if (m->epoch > 1 || mark_of(node) & MARK_OPENED)
 		return;
 	pthread_mutex_lock(&m->first_open);
-	if (!(atomic_load(mark) & MARK_OPENED)) {
-		store_bytes(m, node, atomic_load(mark) & MARK_UNSURE);
-		atomic_fetch_or(mark, MARK_OPENED);
+	if (!(mark_of(node) & MARK_OPENED)) {
+		store_bytes(m, node, mark_of(node) & MARK_UNSURE);
+		mark_add(node, MARK_OPENED);
 	}
 	pthread_mutex_unlock(&m->first_open);
 }
@@ -58,6 +56,6 @@ void pages_damaged(void *mount, struct carton_node *file)
 {
 	const struct mount *m = mount;
 
-	atomic_fetch_or(carton_mark(file), MARK_DAMAGED);
+	mark_add(file, MARK_DAMAGED);
 	fuse_lowlevel_notify_inval_inode(m->session, mount_ino(m, file), 0, 0);
 }

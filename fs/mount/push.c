@@ -90,23 +90,22 @@ static void push_bytes(struct carton_observer *observer, uint64_t off, const voi
 static void push_end(struct carton_observer *observer, int result)
 {
 	struct push *p = (struct push *)observer;
-	atomic_uchar *mark = carton_mark(p->node);
 	int r;
 
 	if (result == 0) {
-		atomic_fetch_or(mark, MARK_PUSHED);
+		mark_add(p->node, MARK_PUSHED);
 	} else if (atomic_load(&p->begun)) {
 		r = fuse_lowlevel_notify_inval_inode(p->mount->session,
 						     mount_ino(p->mount, p->node), 0, 0);
 		/* the next open that succeeds drops the pages */
 		if (r < 0 && r != -ENOENT) {
-			atomic_fetch_or(mark, MARK_TAINTED);
+			mark_add(p->node, MARK_TAINTED);
 			p->noted = NULL; /* the push stays in the table */
 		}
 	}
 	if (p->noted)
 		atomic_store(p->noted, 0);
-	atomic_fetch_and(mark, (unsigned char)~MARK_PUSHING);
+	mark_remove(p->node, MARK_PUSHING);
 	free(p);
 }
 
@@ -127,23 +126,21 @@ static bool fits(const struct mount *m, uint64_t size)
 struct carton_observer *push_new(struct mount *m, struct carton_node *node,
 				 const struct fuse_file_info *fi)
 {
-	atomic_uchar *mark = carton_mark(node);
 	uint64_t size = file_size(node);
 	_Atomic uint64_t *noted;
 	struct push *p;
 
 	/* after a restart, a file may be open that this process has not opened */
 	if (m->epoch > 1 || size < PUSH_MIN || (fi->flags & O_DIRECT) ||
-	    atomic_load(&m->push_patience) <= 0 ||
-	    (atomic_load(mark) & (MARK_UNSURE | MARK_OPENED)) || will_pass(m, node) ||
-	    !fits(m, size))
+	    atomic_load(&m->push_patience) <= 0 || (mark_of(node) & (MARK_UNSURE | MARK_OPENED)) ||
+	    will_pass(m, node) || !fits(m, size))
 		return NULL;
-	if (atomic_fetch_or(mark, MARK_PUSHING) & MARK_PUSHING)
+	if (mark_add(node, MARK_PUSHING) & MARK_PUSHING)
 		return NULL;
 	p = malloc(sizeof(*p));
 	if (!p || !note(m, node, &noted)) {
 		free(p);
-		atomic_fetch_and(mark, (unsigned char)~MARK_PUSHING);
+		mark_remove(node, MARK_PUSHING);
 		return NULL;
 	}
 	*p = (struct push){
@@ -162,13 +159,12 @@ void push_saw_read(struct mount *m, struct carton_node *node, uint64_t off, size
 
 	if (size < PUSH_MIN || off + n <= tail_of(size) || off >= size)
 		return;
-	atomic_fetch_and(carton_mark(node), (unsigned char)~MARK_PUSHED);
+	mark_remove(node, MARK_PUSHED);
 	atomic_store(&m->push_patience, PATIENCE);
 }
 
 void push_saw_release(struct mount *m, struct carton_node *node)
 {
-	if (atomic_load(carton_mark(node)) & MARK_PUSHED &&
-	    atomic_fetch_and(carton_mark(node), (unsigned char)~MARK_PUSHED) & MARK_PUSHED)
+	if (mark_of(node) & MARK_PUSHED && mark_remove(node, MARK_PUSHED) & MARK_PUSHED)
 		atomic_fetch_sub(&m->push_patience, 1);
 }

@@ -114,7 +114,7 @@ static void end(struct keep *k, struct mount *m)
 		close(k->memory);
 	close(k->marker);
 	for (size_t i = 0; i < ARRAY_SIZE(nodes); i++)
-		atomic_store(carton_mark(nodes[i]), 0);
+		__atomic_store_n(carton_mark(nodes[i]), 0, __ATOMIC_SEQ_CST);
 }
 
 /* ---- a good state, as the first process leaves it ---- */

@@ -88,3 +88,43 @@ def test_headers_compile_alone(work):
         p = run('cc', '-std=c11', '-Wall', '-Wextra', '-Wpedantic', '-Werror', '-fsyntax-only', '-x', 'c',
                 ROOT / 'core' / name)
         assert p.returncode == 0, p.stderr
+
+
+# 2b is C++23, by the name that clang 14 knows. The sanitizers of the library are those of gcc
+@pytest.mark.needs_plain_build
+@pytest.mark.parametrize('std', ['98', '11', '14', '17', '20', '2b'])
+def test_headers_serve_cplusplus(work, carton, std):
+    """All that the library exports links from C++, by g++ and clang++, also where the program has an extern "C"."""
+    nm = run('nm', '-D', '--defined-only', BUILD / 'libcarton.so.0').stdout
+    names = sorted({line.split()[2].split('@')[0] for line in nm.splitlines() if ' T carton_' in line})
+    assert {'carton_open', 'carton_log', 'carton_mark', 'carton_stat'} <= set(names)
+    include = '#include <carton.h>\n#include <log.h>\n'
+    code = """
+#include <cstdio>
+
+typedef void fn();
+fn *all[] = { %s };
+
+int main(int, char **argv)
+{
+	carton_options options = carton_options();
+	char hash[65];
+	carton *c;
+
+	if (carton_open(argv[1], &options, &c) < 0)
+		return 1;
+	carton_model_hash(c, hash);
+	std::printf("%%s %%d\\n", hash, int(sizeof(all) / sizeof(*all)));
+	carton_close(c);
+}
+""" % ', '.join(f'reinterpret_cast<fn *>(&{name})' for name in names)
+    env = {'XDG_CACHE_HOME': str(work / 'cache'), 'LD_LIBRARY_PATH': str(BUILD)}
+    for compiler in 'g++', 'clang++':
+        for form, text in (('plain', include), ('in-c', f'extern "C" {{\n{include}}}\n')):
+            source, program = work / f'{form}.cc', work / f'{compiler}-{form}'
+            source.write_text(text + code)
+            p = run(compiler, f'-std=c++{std}', '-Wall', '-Wextra', '-Wpedantic', '-Werror', '-I', ROOT / 'core',
+                    '-o', program, source, BUILD / 'libcarton.so.0')
+            assert p.returncode == 0, p.stderr
+            p = run(program, carton[0], env=env)
+            assert p.stdout == f'{carton[1].model_hash()} {len(names)}\n' and p.returncode == 0, p.stderr
