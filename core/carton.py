@@ -12,9 +12,10 @@ Cartons from Python, by libcarton: files and tensors whose bytes are verified, w
 Options are the members of struct carton_options, see carton.h: carton.open(url, offline=True).
 Failures are OSError with errno and the text of the library; DamagedError where bytes are not those
 that MANIFEST says, of which none is returned. Ctrl-C ends a wait for a server at once. Any thread may
-use a carton and its files. Of a process that was forked they cannot be used: it opens the carton
-anew. Where fsspec is installed, fsspec.filesystem('carton', fo=source) is a carton. LIBCARTON names a
-library that is not installed.
+use a carton and its files, and under gevent and eventlet a wait stops the whole thread, as a read of
+the disk does. Of a process that was forked they cannot be used: it opens the carton anew, and so does
+whoever would copy or pickle one. Where fsspec is installed, fsspec.filesystem('carton', fo=source) is
+a carton. LIBCARTON names a library that is not installed.
 """
 import atexit
 import collections
@@ -27,9 +28,12 @@ import itertools
 import json
 import math
 import mmap
+import operator
 import os
-import threading
 import weakref
+# gevent and eventlet replace what threading and queue have, and wait for greenlets only; these they leave
+from _queue import SimpleQueue
+from _thread import RLock, get_native_id
 
 __all__ = ['open', 'Carton', 'DamagedError', 'File', 'Stat']
 
@@ -112,18 +116,42 @@ def _bytes(path):
     return path
 
 
+def _check_process(pid):
+    if pid != os.getpid():
+        raise RuntimeError('the carton was opened before a fork: open it in this process')
+
+
+class _NotCopied:
+    """What the library holds for it is freed once, at its end."""
+
+    def __reduce_ex__(self, protocol):
+        raise TypeError(f'cannot copy or pickle a {type(self).__name__}: open it again')
+
+
 # ---- waits ----
 
 _waits, _numbers = {}, itertools.count(1)
+_calling = set()        # threads of the library that are in _on_done(), by number
+_late = []              # cartons that were garbage there: carton_close() would wait for that thread
+
+for _shared in _waits, _calling, _late:        # of a fork they are nobody's
+    os.register_at_fork(after_in_child=_shared.clear)
 
 
 @_done_fn
 def _on_done(number, result):
     """Called on a thread of the library."""
+    _calling.add(get_native_id())
     ended, results = _waits.pop(number, (None, None))
     if ended:       # else nobody waits any more
         results.extend((result, _lib.carton_error(result)))
-        ended.set()
+        ended.put(None)
+    _calling.discard(get_native_id())
+
+
+def _close_late():
+    while _late:
+        _lib.carton_close(_late.pop())
 
 
 def _run(begin, first, second, handle, cancel, undo=None):
@@ -131,20 +159,22 @@ def _run(begin, first, second, handle, cancel, undo=None):
     Starts what has the handle, and waits for its end, or for Ctrl-C. Then `cancel` says whether nothing will come of
     it; else it ends soon, and `undo` reverts a success. The result, and the text of a failure.
     """
-    number, ended, results = next(_numbers), threading.Event(), []
+    number, ended, results = next(_numbers), SimpleQueue(), []
     _waits[number] = ended, results
     try:
         r = begin(first, second, _on_done, number, ctypes.byref(handle))
         if r == -errno.EINPROGRESS:
-            ended.wait()
+            ended.get()
     except BaseException:
         if handle and not cancel(handle):
-            ended.wait()
+            if not results:
+                ended.get()
             if undo and results[0] == 0:
                 undo()
         raise
     finally:
         _waits.pop(number, None)
+        _close_late()
     return results or (r, None)
 
 
@@ -161,12 +191,12 @@ def _wait(begin, first, second, path, undo=None, take=None):
 
 # ---- files ----
 
-class File(io.RawIOBase):
+class File(_NotCopied, io.RawIOBase):
     """A file that was verified when it was opened, or is as it is read; each read is checked."""
     mode = 'rb'
 
     def __init__(self, carton, path):
-        self._node, self._at, self._lock, self._carton = None, 0, threading.RLock(), None
+        self._node, self._at, self._lock, self._carton, self._pid = None, 0, RLock(), None, os.getpid()
         self.name, self._carton = os.fspath(path), carton._use()
         stat = _Stat()
         try:
@@ -179,10 +209,14 @@ class File(io.RawIOBase):
         _lib.carton_stat(node, ctypes.byref(stat))
         self.size = stat.size
 
+    def _locked(self):
+        """Of a fork it may stay locked for good, by a thread that is not there."""
+        _check_process(self._pid)
+        return self._lock
+
     def _check_open(self):
         if self.closed or not self._node:
             raise ValueError('I/O operation on closed file')
-        self._carton._check_process()
 
     def readable(self):
         return True
@@ -193,7 +227,8 @@ class File(io.RawIOBase):
         return self.seek(0, io.SEEK_CUR)
 
     def seek(self, offset, whence=io.SEEK_SET):
-        with self._lock:
+        offset, whence = operator.index(offset), operator.index(whence)
+        with self._locked():
             self._check_open()
             if whence not in (io.SEEK_SET, io.SEEK_CUR, io.SEEK_END):
                 raise ValueError(f'invalid whence: {whence}')
@@ -222,7 +257,7 @@ class File(io.RawIOBase):
     def readinto(self, buffer):
         view, done = memoryview(buffer), 0
         view = view.cast('B') if view.nbytes else view      # there is no cast of nothing
-        with self._lock:
+        with self._locked():
             self._check_open()
             size = min(view.nbytes, max(self.size - self._at, 0))
             while done < size and (got := self._read(view[done:size], self._at + done)):
@@ -238,16 +273,19 @@ class File(io.RawIOBase):
 
     def memoryview(self, size=-1):
         """As read(), but without a copy of what was read into memory."""
-        with self._lock:
+        size = -1 if size is None else operator.index(size)
+        with self._locked():
             self._check_open()
             n = max(self.size - self._at, 0)
-            n = n if size is None or size < 0 else min(size, n)
+            n = n if size < 0 else min(size, n)
             data, done = memoryview(mmap.mmap(-1, n) if n >= _MAPPED else bytearray(n)), 0
             while done < n and (got := self.readinto(data[done:])):
                 done += got
             return data[:done].toreadonly()
 
     def close(self):
+        if self._pid != os.getpid():
+            return super().close()
         with self._lock:
             node, self._node = self._node, None
             carton, self._carton = self._carton, None
@@ -263,7 +301,7 @@ def _passed_on(name):
     return call
 
 
-class BufferedFile(io.BufferedIOBase):
+class BufferedFile(_NotCopied, io.BufferedIOBase):
     """
     A File with a buffer, as the built-in open() gives. It is no io.BufferedReader: numpy before 1.25 assumes that
     each of these has a file descriptor, and a File has none.
@@ -300,22 +338,39 @@ def _in_use(function):
     return call
 
 
-class Carton:
+_kinds = {name: kind for name, kind in _Options._fields_ if kind is not c_void_p}
+
+
+def _option(name, value):
+    """The value as the member of that name takes it."""
+    if name not in _kinds:
+        near = difflib.get_close_matches(name, _kinds, 1)
+        raise TypeError(f'no such option: {name}' + ''.join(f'; did you mean {n}?' for n in near))
+    kind = _kinds[name]
+    if kind is c_bool or (value is None and kind in (_list, c_char_p)):
+        return value
+    if kind is c_char_p:
+        return _bytes(value)
+    if kind is not _list:
+        number = operator.index(value)
+        if kind(number).value != number:
+            raise OverflowError(f'{name} is out of range: {number}')
+        return number
+    if isinstance(value, (str, bytes, os.PathLike)):
+        raise TypeError(f'{name} takes a list: [{value!r}]')
+    value = list(value)
+    return (c_char_p * (len(value) + 1))(*map(_bytes, value), None)
+
+
+class Carton(_NotCopied):
     """What open() gives. It is closed once its files are, too."""
 
     def __init__(self, source, **options):
-        self._handle, self._lock, self._users, self._closed = c_void_p(), threading.RLock(), 0, True
+        self._handle, self._lock, self._users, self._closed = c_void_p(), RLock(), 0, True
         self._pid, self._indexes, self.source = os.getpid(), {}, os.fspath(source)
-        known, values = dict(_Options._fields_), _Options(chunks=True)
+        values = _Options(chunks=True)
         for name, value in {'views': 'views', **options}.items():
-            if name not in known or known[name] is c_void_p:
-                near = difflib.get_close_matches(name, known, 1)
-                raise TypeError(f'no such option: {name}' + ''.join(f'; did you mean {n}?' for n in near))
-            if known[name] is _list and value is not None:
-                value = (c_char_p * (len(value) + 1))(*map(_bytes, value), None)
-            elif known[name] is c_char_p and value is not None:
-                value = _bytes(value)
-            setattr(values, name, value)
+            setattr(values, name, _option(name, value))
         self._views = os.fsdecode(values.views or b'')
         name, strings = os.fsdecode(source), _bytes(source)
         try:
@@ -328,12 +383,8 @@ class Carton:
         self._closed = False
         _open.add(self)
 
-    def _check_process(self):
-        if self._pid != os.getpid():
-            raise RuntimeError('the carton was opened before a fork: open it in this process')
-
     def _use(self):
-        self._check_process()
+        _check_process(self._pid)
         with self._lock:
             if self._closed:
                 raise ValueError('the carton is closed')
@@ -352,11 +403,9 @@ class Carton:
     def _end(self):
         if self._closed and not self._users and self._handle:
             handle, self._handle = self._handle, c_void_p()
-            # garbage may be collected in _on_done(), whose thread carton_close() would wait for
-            if isinstance(threading.current_thread(), threading._DummyThread):
-                threading.Thread(target=_lib.carton_close, args=(handle,)).start()
-            else:
-                _lib.carton_close(handle)
+            _late.append(handle)
+            if get_native_id() not in _calling:
+                _close_late()
 
     def close(self):
         if self._pid == os.getpid():
@@ -451,6 +500,7 @@ class Carton:
         """As the built-in open(), for reading: a File with buffering=0, a reader with a buffer, or text."""
         if mode not in ('r', 'rt', 'rb'):
             raise io.UnsupportedOperation(f'a carton can only be read, with the mode r, rt or rb: {mode!r}')
+        buffering = operator.index(buffering)
         if buffering == 0 and mode != 'rb':
             raise ValueError('text needs a buffer')
         raw = File(self, path)
@@ -538,6 +588,7 @@ def _at_exit():
     """Ends the threads of the library before the interpreter."""
     for c in list(_open):
         c.close()
+    _close_late()
 
 
 def open(source, **options):    # noqa: A001: carton.open() is its name

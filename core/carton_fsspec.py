@@ -4,16 +4,29 @@ A carton as a file system of fsspec, read-only: every byte is verified, as carto
 
     fs = fsspec.filesystem('carton', fo='hf://org/repo')
     fs.ls('model')
-    fsspec.open('carton://model/config.json::https://host/m.carton')
+    fsspec.open('carton://model/config.json::https://host/m.carton', carton={'offline': True})
 
 Options of carton.open() are those of the file system.
 """
+import difflib
 import errno
 import os
 
 from fsspec import AbstractFileSystem
 
 import carton
+
+
+# what the base class takes; any other option is one of carton.open(), which refuses what it does not know
+_BASE = {'use_listings_cache', 'listings_expiry_time', 'max_paths', 'skip_instance_cache', 'asynchronous', 'loop',
+         'add_docs', 'add_aliases'}
+
+
+def _of_a_file(options):
+    """Those of the file system come too late here. fsspec and its callers pass on others, for other file systems."""
+    for name in options:
+        if difflib.get_close_matches(name, carton._kinds, 1, .8):
+            raise TypeError(f'{name} is no option for a file, only for the file system')
 
 
 class CartonFileSystem(AbstractFileSystem):
@@ -23,8 +36,8 @@ class CartonFileSystem(AbstractFileSystem):
     cachable = False        # a file of that name may be another carton by now
 
     def __init__(self, fo='', target_protocol=None, target_options=None, **options):
-        known = dict(carton._Options._fields_)
-        super().__init__(**{name: value for name, value in options.items() if name not in known})
+        base = {name: options.pop(name) for name in _BASE.intersection(options)}
+        super().__init__(**base)
         if not fo:
             raise ValueError("a carton is needed: fo='m.carton', or carton://PATH::m.carton")
         fo = os.fsdecode(fo)
@@ -34,7 +47,7 @@ class CartonFileSystem(AbstractFileSystem):
             raise ValueError(f'libcarton fetches cartons by itself, without {target_protocol} of fsspec or its options')
         if '://' not in fo and target_protocol not in (None, 'file', 'local'):
             fo = f'{target_protocol}://{fo}'
-        self.fo, self.carton = fo, carton.open(fo, **{name: options[name] for name in options if name in known})
+        self.fo, self.carton = fo, carton.open(fo, **options)
 
     @classmethod
     def _strip_protocol(cls, path):
@@ -52,10 +65,12 @@ class CartonFileSystem(AbstractFileSystem):
                 'type': 'directory' if stat.kind == 'directory' else 'file', 'executable': stat.executable}
 
     def info(self, path, **kwargs):
+        _of_a_file(kwargs)
         path = self._strip_protocol(path)
         return self._entry(self.carton.stat(path), path)
 
     def ls(self, path, detail=True, **kwargs):
+        _of_a_file(kwargs)
         path = self._strip_protocol(path)
         top = self.info(path)
         if top['type'] != 'directory':
@@ -74,6 +89,7 @@ class CartonFileSystem(AbstractFileSystem):
         return datetime.datetime.fromtimestamp(self.info(path)['mtime'], datetime.timezone.utc)
 
     def _open(self, path, mode='rb', block_size=None, autocommit=True, cache_options=None, **kwargs):
+        _of_a_file(kwargs)
         if mode != 'rb':
             raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
         f = self.carton.open(self._strip_protocol(path), 'rb')
@@ -81,6 +97,7 @@ class CartonFileSystem(AbstractFileSystem):
         return f
 
     def cat_file(self, path, start=None, end=None, **kwargs):
+        _of_a_file(kwargs)
         with self.carton.file(self._strip_protocol(path)) as f:
             start, end, _ = slice(start, end).indices(f.size)
             f.seek(start)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """carton.py: libcarton from Python, in an interpreter of its own."""
 import errno
+import hashlib
 import json
 import os
 import re
@@ -403,17 +404,182 @@ except KeyboardInterrupt:
 def test_a_second_interrupt_does_no_harm(work):
     """It comes while the first still ends the open: what calls back later finds nobody."""
     p = python(work, """
-import threading
-class Impatient(threading.Event):
-    def wait(self):
+class Impatient(carton.SimpleQueue):
+    def get(self):
         raise KeyboardInterrupt
-threading.Event = Impatient
+carton.SimpleQueue = Impatient
 try:
     carton.open(sys.argv[1])
 except KeyboardInterrupt:
     print('interrupted', carton._waits)
 """, sample().write(work / 'm.carton'))
     assert p.stdout == 'interrupted {}\n' and p.stderr == '' and p.returncode == 0
+
+
+def test_copies_are_refused(work):
+    """A copy would free what the original uses; what says so names what to do, and the original is as it was."""
+    p = python(work, """
+import copy, gc, pickle
+c = carton.open(sys.argv[1])
+raw, buffered, text = c.file('model/main.py'), c.open('model/main.py', 'rb'), c.open('model/main.py')
+last = c.file('model/weights.bin')
+for o in c, raw, buffered, text:
+    for way in copy.copy, copy.deepcopy, pickle.dumps, lambda o: pickle.dumps(o, 0), lambda o: copy.deepcopy([o]):
+        try:
+            way(o)
+            print('copied', o)
+        except TypeError as e:
+            print(e, end='; ' if o is text else '\\n')
+        gc.collect()
+print()
+print(raw.read() == buffered.read() == text.read().encode())
+for f in raw, buffered, text, c:
+    f.close()
+print(len(last.read()) == last.size)
+""", sample().write(work / 'm.carton'))
+    assert p.returncode == 0 and p.stderr == '' and p.stdout.endswith('\nTrue\nTrue\n')
+    lines = p.stdout.splitlines()
+    assert lines[:15] == [f'cannot copy or pickle a {kind}: open it again' for kind in ('Carton', 'File', 'BufferedFile')
+                          for _ in range(5)]
+    assert 'copied' not in p.stdout and len(lines) == 18
+
+
+def test_a_fork_while_a_thread_reads(work):
+    """What the thread holds stays locked in the child, which nevertheless gets an answer, and ends."""
+    p = python(work, """
+import os
+c = carton.open(sys.argv[1])
+f = c.file('model/weights.bin')
+with f._lock, c._lock:
+    if os.fork() == 0:
+        # as another thread than the one that has the lock: this one was the thread of the fork
+        from threading import Thread
+        def use():
+            for way in f.tell, f.read, lambda: f.readinto(bytearray(1)), c.paths:
+                try:
+                    way()
+                except RuntimeError as e:
+                    print(e, flush=True)
+            f.close()
+            c.close()
+        t = Thread(target=use)
+        t.start()
+        t.join()
+        os._exit(7)
+    print(os.waitstatus_to_exitcode(os.wait()[1]))
+""", sample().write(work / 'm.carton'))
+    assert p.returncode == 0 and p.stderr == ''
+    assert p.stdout.splitlines() == ['the carton was opened before a fork: open it in this process'] * 4 + ['7']
+
+
+GREEN = {'gevent': ('import gevent, gevent.monkey', 'gevent.monkey.patch_all()', 'gevent.joinall([gevent.spawn(f, i) for i in range(3)])'),
+         'eventlet': ('import eventlet', 'eventlet.monkey_patch()',
+                      '[t.wait() for t in [eventlet.spawn(f, i) for i in range(3)]]')}
+
+
+@pytest.mark.parametrize('when', ['before', 'after'])
+@pytest.mark.parametrize('kind', GREEN)
+def test_greenlets(work, fault, cache, kind, when):
+    """
+    gevent and eventlet replace what threading has, by what waits for greenlets only. The library's threads are none:
+    it opens, reads, waits for servers and ends, whether the module was imported before or after; and heeds Ctrl-C.
+    """
+    large = fault_bytes(2 * CHUNK, seed=5)
+    c = LinkedCarton(method='stored').add(chunkindex.PATH, chunkindex.index(large))
+    c.link('model/large', large, fault.url('link', size=len(large), seed=5))
+    c.write(work / 'm.carton')
+    load, patch, spawn = GREEN[kind]
+    patch = f'{load}\n{patch}\n'
+    words, env = command(work, ('' if when == 'before' else patch) + f"""
+import gc, hashlib, os, signal
+def f(i):
+    c = carton.open(sys.argv[2], private_links=True, cache_dir=sys.argv[3])
+    with c.open('model/large', 'rb') as f:
+        print(hashlib.sha256(f.read()).hexdigest(), c.listdir('model'))
+    cycle = [c.file('carton.toml')]
+    cycle.append(cycle)
+    if i == 1:
+        c.close()
+    del c, cycle
+    gc.collect()
+f(0)
+{spawn}
+print(len(carton._open), carton._waits, carton._late, flush=True)
+try:
+    carton.open(sys.argv[1])
+except KeyboardInterrupt:
+    print('interrupted')
+""", fault.url('link', silent=1), work / 'm.carton', cache.path)
+    if when == 'before':
+        words = (*words[:2], patch + words[2], *words[3:])
+    with at_once(), subprocess.Popen(words, env=environment(**env), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                     text=True) as p:
+        lines = [p.stdout.readline() for _ in range(5)]
+        assert lines == [f"{hashlib.sha256(large).hexdigest()} ['large']\n"] * 4 + ['0 {} []\n']
+        eventually('the request is there', lambda: any('silent' in r['path'] for r in fault.requests()))
+        p.send_signal(signal.SIGINT)
+        assert p.communicate() == ('interrupted\n', '') and p.returncode == 0
+
+
+def test_numbers_go_by_index(work):
+    """As for the built-in open(): numbers of numpy are numbers; a float, a string and None are none, nor one that does not fit."""
+    c = sample()
+    p = python(work, r"""
+import numpy as np
+c = carton.open(sys.argv[1], date=np.int64(5), timeout_s=np.uint8(9), memory=np.int64(1 << 28))
+f = c.file('model/weights.bin')
+print(f.seek(np.int64(3)), f.seek(np.int8(2), np.int8(1)), f.read(np.uint8(4)).hex(), f.seek(True), f.memoryview(np.int64(-1)).nbytes)
+b = c.open('model/weights.bin', 'rb', np.int64(7))
+print(b.seek(np.int64(3)), b.read(np.int64(4)).hex(), c.open('model/weights.bin', 'rb', np.int64(0)).read(np.int32(1)).hex())
+for wrong in (lambda: f.seek(1.0), lambda: f.seek(0, 1.0), lambda: f.seek('1'), lambda: f.seek(None), lambda: f.read(1.5),
+              lambda: f.read('1'), lambda: f.memoryview(2.0), lambda: b.seek(1.0), lambda: b.read(1.5),
+              lambda: c.open('model/weights.bin', 'rb', 1.5), lambda: carton.open(sys.argv[1], timeout_s=1.5),
+              lambda: carton.open(sys.argv[1], cache_size='1'), lambda: carton.open(sys.argv[1], date=None),
+              lambda: carton.open(sys.argv[1], verify='off'), lambda: carton.open(sys.argv[1], mirrors='/mirror'),
+              lambda: carton.open(sys.argv[1], timeout_s=1 << 32), lambda: carton.open(sys.argv[1], cache_size=-1),
+              lambda: carton.open(sys.argv[1], date=1 << 63)):
+    try:
+        print(wrong())
+    except Exception as e:
+        print(type(e).__name__, end=' ')
+print(f.tell() == f.size)
+""", c.write(work / 'm.carton'))
+    weights = c.files()['model/weights.bin']
+    assert p.returncode == 0 and p.stderr == ''
+    assert p.stdout.splitlines() == [
+        f'3 5 {weights[5:9].hex()} 1 {len(weights) - 1}', f'3 {weights[3:7].hex()} {weights[:1].hex()}',
+        'TypeError ' * 15 + 'OverflowError ' * 3 + 'True']
+
+
+def test_fsspec_drops_no_option(work):
+    """By none of its ways: a pin with a typing error would be no pin. What its base class takes is taken."""
+    p = python(work, """
+import fsspec
+m, url, pin = sys.argv[1], f'carton://carton.toml::{sys.argv[1]}', '0' * 64
+for way in (lambda: fsspec.filesystem('carton', fo=m, manifest_sha265=pin), lambda: fsspec.filesystem('carton', fo=m, ofline=True),
+            lambda: fsspec.filesystem('carton', fo=m, storage_options={'manifest_sha256': pin}),
+            lambda: fsspec.filesystem('carton', fo=m, carton={'manifest_sha256': pin}),
+            lambda: fsspec.filesystem('carton', fo=m, progress=1),
+            lambda: fsspec.open(url, carton={'manifest_sha265': pin}), lambda: fsspec.open_files(url, carton={'ofline': True}),
+            lambda: fsspec.core.url_to_fs(url, carton={'manifest_sha265': pin}),
+            lambda: fsspec.get_mapper(url, carton={'manifest_sha265': pin}),
+            lambda: fsspec.open(url, file={'manifest_sha256': pin}), lambda: fsspec.filesystem('carton', fo=m).open('carton.toml', manifest_sha256=pin),
+            lambda: fsspec.filesystem('carton', fo=m).open('carton.toml', manifest_sha265=pin),
+            lambda: fsspec.filesystem('carton', fo=m).cat('carton.toml', manifest_sha256=pin), lambda: fsspec.filesystem('carton', fo=m).ls('', verify=1),
+            lambda: fsspec.open(url, carton={'manifest_sha256': pin})):
+    try:
+        print(way())
+    except Exception as e:
+        print(type(e).__name__, e)
+fs = fsspec.filesystem('carton', fo=m, use_listings_cache=False, listings_expiry_time=1, max_paths=1, skip_instance_cache=True,
+                       asynchronous=False, loop=None)
+print(fs.cat('carton.toml') == fs.open('carton.toml', cache_type='none', block_size=1, size=3).read() == fs.read_bytes('carton.toml'))
+""", sample().write(work / 'm.carton'))
+    assert p.returncode == 0 and p.stderr == ''
+    lines = p.stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ['TypeError'] * 9 + ['ValueError'] + ['TypeError'] * 4 + ['DamagedError', 'True']
+    assert lines[0] == 'TypeError no such option: manifest_sha265; did you mean manifest_sha256?'
+    assert lines[1] == 'TypeError no such option: ofline; did you mean offline?'
 
 
 def test_fsspec(work):
