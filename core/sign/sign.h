@@ -5,9 +5,9 @@
  * payload of the envelope is an in-toto statement, which lists each file of the model with its
  * sha256.
  *
- * The names in the list are relative to the carton, or to its model/. The list is ordered by
- * strcmp(), which is not the order of MANIFEST. It does not have the signature itself, nor what
- * sign_leaves_out() names.
+ * The names in the list are relative to the carton if it has carton.toml, else to model/. The list
+ * is ordered by strcmp(), which is not the order of MANIFEST. It does not have the signature
+ * itself, nor what sign_leaves_out() names.
  *
  * Threads: any.
  */

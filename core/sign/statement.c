@@ -11,7 +11,20 @@
 #include "sign/internal.h"
 
 #define MODEL "model/"
+#define TOML "carton.toml"
 
+/* The list compared with MANIFEST, its names taken in one of two ways. */
+struct reading {
+	size_t next;	    /* the line of MANIFEST behind that of the last file */
+	uint8_t *listed;    /* a bit for each line of MANIFEST */
+	struct reason file; /* what is wrong with the first faulty file; "": nothing */
+};
+
+/*
+ * Which reading counts follows from the signature alone: MANIFEST is the attacker's, and could
+ * show the same files in other places. A list of a carton has its TOML, wherever in the list that
+ * is, so both readings are made until then; the wrong one mostly ends at its first file.
+ */
 struct statement {
 	struct scan *s;
 	struct manifest *m;
@@ -19,14 +32,13 @@ struct statement {
 	char type[256], predicate[256], method[64], hash[64];
 	char *ignored[MAX_IGNORED];
 	size_t n_ignored;
-	bool below;	 /* the names are relative to model/ */
-	size_t n;	 /* files so far */
-	size_t next;	 /* the line of MANIFEST behind that of the last one */
-	uint8_t *listed; /* a bit for each line of MANIFEST */
+	bool lists_toml;
+	struct reading carton, model; /* the names are relative to the carton, or to model/ */
+	size_t n;		      /* files so far */
 	/* The last two names, and their place in a buffer with MODEL before each. */
 	char names[2][sizeof(MODEL) + MAX_PATH_LEN];
 	bool by_bytes, by_parts; /* the order so far may be this one */
-	struct reason file;	 /* what is wrong with the first faulty one; "": nothing */
+	struct reason file;	 /* what is wrong with the first that is so in any reading */
 };
 
 /* ---- one file ---- */
@@ -57,20 +69,41 @@ static int check_order(struct statement *st, const char *last, const char *name)
 }
 
 /* Both lists have nearly the same order: the line behind the last one is looked at first. */
-static size_t find_line(const struct statement *st, const char *path)
+static size_t find_line(const struct manifest *m, size_t next, const char *path)
 {
-	const struct manifest *m = st->m;
-
-	if (st->next < m->n && strcmp(manifest_path(m, st->next), path) == 0)
-		return st->next;
+	if (next < m->n && strcmp(manifest_path(m, next), path) == 0)
+		return next;
 	return manifest_line(m, path);
+}
+
+static void compare(struct reading *in, const struct manifest *m, const char *path,
+		    const char *digest)
+{
+	size_t i;
+
+	if (*in->file.text)
+		return;
+	i = find_line(m, in->next, path);
+	if (i == m->n) {
+		reason_set(&in->file, -EBADMSG,
+			   "resources: %.160s is signed, and MANIFEST does not list it", path);
+		return;
+	}
+	if (strlen(digest) != 2 * SHA256_SIZE ||
+	    memcmp(digest, manifest_hex(manifest_path(m, i)), 2 * SHA256_SIZE) != 0) {
+		reason_set(&in->file, -EBADMSG,
+			   "resources: %.160s is signed with another sha256 than MANIFEST has",
+			   path);
+		return;
+	}
+	in->listed[i / 8] |= (uint8_t)(1 << i % 8);
+	in->next = i + 1;
 }
 
 static int check_resource(struct statement *st, const struct resource *f)
 {
 	char *path = st->names[st->n % 2], *name = path + strlen(MODEL);
 	const char *last = st->names[(st->n + 1) % 2] + strlen(MODEL);
-	size_t i;
 	int r;
 
 	if (!f->named || !*name)
@@ -83,16 +116,9 @@ static int check_resource(struct statement *st, const struct resource *f)
 				  "resources: %.160s is hashed with \"%s\"; only sha256 can be "
 				  "compared with MANIFEST",
 				  name, f->algorithm);
-	if (st->n == 0)
-		st->below = manifest_line(st->m, name) == st->m->n;
-	i = find_line(st, st->below ? path : name);
-	if (i == st->m->n)
-		return fault(st, name, "is signed, and MANIFEST does not list it");
-	if (strlen(f->digest) != 2 * SHA256_SIZE ||
-	    memcmp(f->digest, manifest_hex(manifest_path(st->m, i)), 2 * SHA256_SIZE) != 0)
-		return fault(st, name, "is signed with another sha256 than MANIFEST has");
-	st->listed[i / 8] |= (uint8_t)(1 << i % 8);
-	st->next = i + 1;
+	st->lists_toml |= strcmp(name, TOML) == 0;
+	compare(&st->carton, st->m, name, f->digest);
+	compare(&st->model, st->m, path, f->digest);
 	return 0;
 }
 
@@ -227,24 +253,45 @@ static int check_types(const struct statement *st)
 
 /* ---- each line of MANIFEST ---- */
 
+/* Sets the reason if a file is not as MANIFEST says. */
+static int check_files(const struct statement *st)
+{
+	const struct reading *in = st->lists_toml ? &st->carton : &st->model;
+
+	if (*st->file.text)
+		return reason_set(st->why, -EBADMSG, "%s", st->file.text);
+	if (!*in->file.text)
+		return 0;
+	return reason_set(st->why, -EBADMSG, "%s%s", in->file.text,
+			  st->lists_toml && !*st->model.file.text ?
+				  "; it is of model/, which has a " TOML
+				  " of its own: sign the carton" :
+				  "");
+}
+
 /* Of model/ alone, what makes a carton of it is not part of what is signed. */
 static bool is_made(const char *path)
 {
-	return strcmp(path, "carton.toml") == 0 || strcmp(path, CHUNKS_PATH) == 0 ||
+	return strcmp(path, TOML) == 0 || strcmp(path, CHUNKS_PATH) == 0 ||
 	       strcmp(path, SIGN_IN_CARTON) == 0;
 }
 
 static bool is_left_out(const struct statement *st, const char *path)
 {
-	if (st->below && strncmp(path, MODEL, strlen(MODEL)) != 0)
+	if (!st->lists_toml && strncmp(path, MODEL, strlen(MODEL)) != 0)
 		return is_made(path);
-	path += st->below ? strlen(MODEL) : 0;
+	path += st->lists_toml ? 0 : strlen(MODEL);
 	if (sign_leaves_out(path))
 		return true;
 	for (size_t i = 0; i < st->n_ignored; i++)
 		if (sign_is_below(path, st->ignored[i]))
 			return true;
 	return false;
+}
+
+static bool is_listed(const struct statement *st, size_t i)
+{
+	return (st->lists_toml ? &st->carton : &st->model)->listed[i / 8] >> i % 8 & 1;
 }
 
 /* Puts the lines that are not listed behind the others; both stay in their order. */
@@ -257,7 +304,7 @@ static int take_out(const struct statement *st)
 	if (!out)
 		return -ENOMEM;
 	for (size_t i = 0; i < m->n; i++)
-		*(st->listed[i / 8] >> i % 8 & 1 ? &m->lines[n++] : &out[k++]) = m->lines[i];
+		*(is_listed(st, i) ? &m->lines[n++] : &out[k++]) = m->lines[i];
 	memcpy(m->lines + n, out, k * sizeof(*out));
 	free(out);
 	m->n = n;
@@ -271,7 +318,7 @@ static int check_lines(const struct statement *st)
 	size_t out = 0;
 
 	for (size_t i = 0; i < m->n; i++) {
-		if (st->listed[i / 8] >> i % 8 & 1)
+		if (is_listed(st, i))
 			continue;
 		if (!is_left_out(st, manifest_path(m, i)))
 			return reason_set(st->why, -EBADMSG,
@@ -293,19 +340,21 @@ int statement_check(const char *payload, size_t n, struct manifest *m, struct re
 	memcpy(st->names[0], MODEL, strlen(MODEL));
 	memcpy(st->names[1], MODEL, strlen(MODEL));
 	st->s = fields_scan(payload, n);
-	st->listed = calloc(m->n / 8 + 1, 1);
-	if (st->s && st->listed)
+	st->carton.listed = calloc(m->n / 8 + 1, 1);
+	st->model.listed = calloc(m->n / 8 + 1, 1);
+	if (st->s && st->carton.listed && st->model.listed)
 		r = fields_fault(st->s, read_statement(st), why);
 	if (r == 0)
 		r = check_types(st);
-	if (r == 0 && *st->file.text)
-		r = reason_set(why, -EBADMSG, "%s", st->file.text);
+	if (r == 0)
+		r = check_files(st);
 	if (r == 0)
 		r = check_lines(st);
 	for (size_t i = 0; i < st->n_ignored; i++)
 		free(st->ignored[i]);
 	scan_free(st->s);
-	free(st->listed);
+	free(st->carton.listed);
+	free(st->model.listed);
 	free(st);
 	return r;
 }

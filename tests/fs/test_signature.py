@@ -303,7 +303,9 @@ WRONG = {
     'one more': (resources(lambda f: f.append(dict(f[0], name='model/z'))),
                  'resources: model/z is signed, and MANIFEST does not list it'),
     'one less': (resources(lambda f: f[:-1]), 'MANIFEST: it lists model/config.json, and the signature does not'),
-    'first less': (resources(lambda f: f[1:]), 'MANIFEST: it lists carton.toml, and the signature does not'),
+    'second less': (resources(lambda f: f[:1] + f[2:]), 'MANIFEST: it lists model/a.bin, and the signature does not'),
+    # without carton.toml, the names are of model/
+    'first less': (resources(lambda f: f[1:]), 'resources: model/model/a.bin is signed, and MANIFEST does not list it'),
     'another order': (resources(swap), 'resources: carton.toml is out of order'),
     'twice': (resources(lambda f: f.insert(1, f[1])), 'resources: model/a.bin is listed twice'),
     'not normal': (resources(lambda f: f[1].update(name='./' + f[1]['name'])), 'out of order'),
@@ -374,6 +376,51 @@ def test_outside_of_model(carton, point, keys):
     signed(carton, keys.key, below='model/')
     carton.add('tensor_data/evil', b'evil').write(carton.path)
     assert 'MANIFEST: it lists tensor_data/evil, and' in refused(carton.path, point, '-o', f'verify_key={keys.key.public}')
+
+
+def test_one_signature_is_of_one_tree(carton, work, point, keys):
+    """Whether names are of the carton or of model/ does not follow from MANIFEST, which an attacker writes."""
+    other, more = work / 'other.carton', ['-o', f'verify_key={keys.key.public},signature={carton.sig}']
+    signed(carton, keys.key)                        # of the carton: all of it is put into model/
+    moved = Carton()
+    for path, data in carton.files().items():
+        moved.add(f'model/{path}', data)
+    moved.write(other)
+    assert 'resources: model/a.bin is signed, and MANIFEST does not list it; it is of model/, which has a carton.toml of ' \
+        'its own: sign the carton' in refused(other, point, *more)
+    # of model/, with all ignored that makes a carton of it: it is put to the top
+    files = oms.listing(carton.hashes(), 'model/')
+    carton.sig.write_text(oms.bundle(keys.key, oms.statement(files, ignore=['carton.toml', 'MANIFEST', 'LINKS'])))
+    moved = Carton()
+    for path, data in FILES.items():
+        moved.add(path.removeprefix('model/'), data)
+    moved.write(other)
+    assert 'resources: model/a.bin is signed, and MANIFEST does not list it' in refused(other, point, *more)
+    for data, why in (None, 'MANIFEST: it lists a/b.txt, and the signature does not'), (b'evil', 'resources: model/a.bin is signed with'):
+        for path in FILES:                                                          # and both at once
+            moved.add(path, data or FILES[path])
+        moved.write(other)
+        assert why in refused(other, point, *more)
+
+
+def test_carton_toml_anywhere_in_the_list(carton, mount, keys):
+    """It need not be the first that is listed."""
+    carton.add('LICENSE', b'L').add('a', b'a').write(carton.path)
+    signed(carton, keys.key)
+    with mount(carton.path, '-o', f'noviews,verify_key={keys.key.public}') as m:
+        assert tree(m.path) == FILES | {'LICENSE': b'L', 'a': b'a', 'carton.toml': carton.files()['carton.toml'],
+                                        'MANIFEST': carton.manifest_bytes()}
+
+
+def test_model_with_a_carton_toml(carton, point, keys):
+    """Such a directory or repository was signed alone: the list is that of a carton, and it is said what to sign."""
+    carton.add('model/carton.toml', b'its own').write(carton.path)
+    signed(carton, keys.key, below='model/')
+    why = refused(carton.path, point, '-o', f'verify_key={keys.key.public}')
+    assert 'resources: a.bin is signed, and MANIFEST does not list it; it is of model/, which has a carton.toml of its own: ' \
+        'sign the carton' in why
+    signed(carton, keys.key)
+    assert run(CARTONCTL, 'verify', f'--verify-key={keys.key.public}', carton.path).returncode == 0
 
 
 def test_unsigned_chunk_index_is_not_used(carton, mount, keys):

@@ -157,3 +157,9 @@ def test_repository(mount, cache, point, key):
         files['evil.py'] = b'evil'
         p = run(CARTONFS, *options, 'hf://me/m', point(), env=env)
         assert p.returncode == 32 and 'MANIFEST: it lists model/evil.py, and the signature does not' in p.stderr, p.stderr
+        # a carton.toml of the repository is a file of model/, and what lists one is of a carton
+        files['carton.toml'] = b'its own'
+        hashes['carton.toml'], hashes['evil.py'] = (hashlib.sha256(files[path]).hexdigest() for path in ('carton.toml', 'evil.py'))
+        files['model.sig'] = sign(key, hashes, but=['.gitattributes'])
+        p = run(CARTONFS, *options, 'hf://me/m', point(), env=env)
+        assert p.returncode == 32 and 'it is of model/, which has a carton.toml of its own: sign the carton' in p.stderr, p.stderr
