@@ -124,18 +124,21 @@ static uint64_t shape(enum entry_kind kind, uint64_t size)
 static void compare_entry(struct compare *k, struct archive_entry *entry)
 {
 	const char *path = la.archive_entry_pathname_utf8(entry);
+	bool dot = path && strncmp(path, "./", 2) == 0;
 	char name[MAX_PATH_LEN + 2];
-	size_t n = (size_t)snprintf(name, sizeof(name), "%s", path ? path : "");
+	size_t n = (size_t)snprintf(name, sizeof(name), "%s", path ? path + 2 * dot : "");
 	const struct entry *e;
 	bool *listed, size_differs;
 
 	if (n && n < sizeof(name) && name[n - 1] == '/')
-		name[n - 1] = '\0';
+		name[--n] = '\0';
+	if (path && n == 0 && kind_of(entry) == ENTRY_DIR)
+		return; /* the archive's own directory */
 	e = container_find(k->c, name);
 	listed = e ? &k->listed[e - k->c->entries] : NULL;
 	size_differs = e && e->kind == ENTRY_FILE && la.archive_entry_size_is_set(entry) &&
 		       size_of(entry) != e->size;
-	if (e && !*listed && kind_of(entry) == e->kind && !size_differs) {
+	if (e && (!*listed || e->kind == ENTRY_DIR) && kind_of(entry) == e->kind && !size_differs) {
 		*listed = true;
 	} else if (!path || !is_ascii(name)) {
 		k->n_unknown++;

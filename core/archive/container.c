@@ -92,6 +92,22 @@ static bool is_below(const struct entry *e, const struct entry *dir)
 	       memcmp(e->name, dir->name, dir->name_len) == 0;
 }
 
+/* The entries are sorted. A directory has no content here, so once is enough. */
+static void drop_repeated(struct container *c)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < c->n_entries; i++) {
+		const struct entry *e = &c->entries[i], *last = n ? &c->entries[n - 1] : NULL;
+
+		if (e->name_len == 0 || (last && e->kind == ENTRY_DIR && last->kind == ENTRY_DIR &&
+					 strcmp(last->name, e->name) == 0))
+			continue;
+		c->entries[n++] = *e;
+	}
+	c->n_entries = n;
+}
+
 int container_index(struct container *c)
 {
 	size_t faults = 0;
@@ -99,6 +115,7 @@ int container_index(struct container *c)
 	if (c->n_entries == 0)
 		return 0;
 	sort_entries(c);
+	drop_repeated(c);
 	for (size_t i = 1; i < c->n_entries && faults < MAX_REPORTED; i++) {
 		const struct entry *last = &c->entries[i - 1], *e = &c->entries[i];
 

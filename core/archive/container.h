@@ -25,6 +25,13 @@ enum entry_kind {
 	ENTRY_SYMLINK,
 };
 
+/* zip: how the archive writes the name of an entry. */
+enum entry_raw {
+	RAW_SAME,
+	RAW_DOT,     /* with "./" before it */
+	RAW_UNICODE, /* in any code page, and in the extra field 0x7075 in UTF-8 */
+};
+
 /* There may be millions: 48 bytes. */
 struct entry {
 	const char *name;    /* NUL-terminated, no trailing slash */
@@ -43,6 +50,7 @@ struct entry {
 	};
 	uint32_t room : 17; /* zip: bytes around the data, up to the next entry: see entry_end() */
 	uint32_t name_len : 12;
+	uint32_t raw : 2; /* enum entry_raw */
 };
 
 #define MAX_TIME ((INT64_C(1) << 39) - 1) /* of 40 bits */
@@ -141,8 +149,8 @@ int container_readlink(struct container *c, const struct entry *e, struct buf *r
 int container_prefetch(struct container *c, const struct entry **list, size_t n);
 
 /*
- * May the file or directory behind `fd` have an entry called `name`, below no directory? False: it
- * has no such entry, or cannot be opened as a container. The function only searches for bytes and
+ * May the file or directory behind `fd` have an entry called `name`, which is ASCII, below no
+ * directory? False: it has no such entry, or cannot be opened as a container. The function only searches for bytes and
  * trusts no offset in the file, so it may be called before the process is confined.
  */
 bool container_may_have(int fd, const struct stat *st, const char *name);
@@ -166,7 +174,9 @@ ssize_t container_compare(struct container *c);
 void container_damaged(struct container *c, const struct entry *e);
 
 /*
- * For implementations: sorts the entries and checks them against each other. 0 or -EBADMSG, logged.
+ * For implementations: sorts the entries, leaves out those of the container's own directory, which
+ * have no name, and of directories that are there again, and checks the others against each other.
+ * 0 or -EBADMSG, logged.
  */
 int container_index(struct container *c);
 

@@ -18,6 +18,15 @@
 
 static const uint8_t signature[] = { 'P', 'K', 1, 2 };
 
+/* Is this name, of `n` bytes, in the central header at `h`? "./" may be before it. */
+static bool has_name(const uint8_t *h, size_t n, const char *name)
+{
+	const size_t dot = get_le16(h + NAME_LEN_AT) == n + 2 ? 2 : 0;
+
+	return get_le16(h + NAME_LEN_AT) == n + dot && memcmp(h + CENTRAL_SIZE, "./", dot) == 0 &&
+	       memcmp(h + CENTRAL_SIZE + dot, name, n) == 0;
+}
+
 /* Is there a central header with this name? */
 static bool has_header(const uint8_t *data, size_t n, const char *name)
 {
@@ -25,15 +34,14 @@ static bool has_header(const uint8_t *data, size_t n, const char *name)
 
 	for (const uint8_t *p = data, *end = data + n, *h;
 	     (h = memmem(p, (size_t)(end - p), signature, sizeof(signature))); p = h + 1)
-		if ((size_t)(end - h) >= CENTRAL_SIZE + len && get_le16(h + NAME_LEN_AT) == len &&
-		    memcmp(h + CENTRAL_SIZE, name, len) == 0)
+		if ((size_t)(end - h) >= CENTRAL_SIZE + len + 2 && has_name(h, len, name))
 			return true;
 	return false;
 }
 
 static bool zip_may_have(int fd, uint64_t size, const char *name, uint8_t *block)
 {
-	const size_t overlap = CENTRAL_SIZE + strlen(name);
+	const size_t overlap = CENTRAL_SIZE + strlen(name) + 2;
 	const uint64_t last = size > MAX_CENTRAL_DIRECTORY ? size - MAX_CENTRAL_DIRECTORY : 0;
 	uint64_t end = size;
 
@@ -57,7 +65,7 @@ bool container_may_have(int fd, const struct stat *st, const char *name)
 
 	if (S_ISDIR(st->st_mode))
 		return faccessat(fd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT;
-	block = malloc(BLOCK + CENTRAL_SIZE + MAX_PATH_LEN);
+	block = malloc(BLOCK + CENTRAL_SIZE + MAX_PATH_LEN + 2);
 	may = !block || zip_may_have(fd, (uint64_t)st->st_size, name, block);
 	free(block);
 	return may;

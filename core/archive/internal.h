@@ -10,6 +10,7 @@
 #include "archive/zip.h"
 
 #define ZIP_DESCRIPTOR_MAX 24
+#define FLAGS_LEVEL (1 << 1 | 1 << 2) /* how well Deflate has compressed */
 
 /* Stored bytes of a directory, which decode to nothing: an empty frame of zstd has 9 to 14. */
 #define MAX_DIRECTORY_DATA 64
@@ -56,8 +57,20 @@ struct zip_extra {
 /* Splits an extra block. */
 const char *zip_split_extra(const uint8_t *p, size_t n, struct zip_extra *ret);
 
-/* 4.6.9: version 1, crc of the name, then the name in UTF-8. It must be the same name. */
-const char *zip_check_unicode_path(const struct zip_extra *x, const char *name, size_t len);
+/* The name of an entry. */
+struct zip_name {
+	const char *text; /* in the header, without "./" before and a slash behind it */
+	size_t len;	  /* 0: the archive's own directory, "./" or "/" */
+	bool slash;
+	enum entry_raw raw;
+};
+
+/*
+ * Finds the name that readers agree on, which may not be a valid path. `header`: the `len` bytes of
+ * the header.
+ */
+const char *zip_find_name(const struct zip_extra *x, const char *header, size_t len, unsigned flags,
+			  struct zip_name *ret);
 
 /*
  * 4.5.3: replaces the fields whose 32-bit value is all ones by their 64-bit values, in order. Some

@@ -12,6 +12,10 @@
 #define PREFETCH_MAX (8 * MIB)
 #define PREFETCH_GAP (128 * KIB)
 
+/* what an archive may begin with that could have been split */
+#define SPLIT_SIG 0x08074b50
+#define NOT_SPLIT_SIG 0x30304b50
+
 /* ---- offsets ---- */
 
 static int compare_offsets(const void *a, const void *b)
@@ -24,13 +28,14 @@ static int compare_offsets(const void *a, const void *b)
 /* The least and most bytes of local header, data and descriptor, by the central header. */
 static uint64_t least_room(const struct entry *e)
 {
-	return LOCAL_SIZE + e->name_len + (e->kind == ENTRY_DIR) + e->stored +
-	       (e->flags & ENTRY_DESCRIPTOR ? 12 : 0);
+	/* in a code page, the name may be of any length; the local header says */
+	return LOCAL_SIZE + (e->raw == RAW_UNICODE ? 0 : e->name_len + (e->kind == ENTRY_DIR)) +
+	       e->stored + (e->flags & ENTRY_DESCRIPTOR ? 12 : 0);
 }
 
 static uint64_t most_room(const struct entry *e)
 {
-	return least_room(e) + UINT16_MAX +
+	return least_room(e) + (e->raw == RAW_SAME ? 0 : MAX_PATH_LEN) + UINT16_MAX +
 	       (e->flags & ENTRY_DESCRIPTOR ? ZIP_DESCRIPTOR_MAX - 12 : 0);
 }
 
@@ -46,7 +51,8 @@ static bool offsets_fault(struct entry *e, uint64_t end)
 			true, e->name,
 			"is followed by bytes that belong to no entry, before offset %" PRIu64,
 			end);
-	_Static_assert(LOCAL_SIZE + MAX_PATH_LEN + 1 + UINT16_MAX + ZIP_DESCRIPTOR_MAX < 1 << 17,
+	_Static_assert(LOCAL_SIZE + 2 * MAX_PATH_LEN + 1 + UINT16_MAX + ZIP_DESCRIPTOR_MAX <
+			       1 << 17,
 		       "fits struct entry");
 	e->room = (uint32_t)(room - e->stored);
 	return false;
@@ -75,7 +81,26 @@ static int order_by_offset(const struct container *c, struct entry ***ret)
 }
 
 /*
- * Entries must follow each other from offset 0 to the central directory. The length of a local
+ * A writer that is ready for several disks (4.4.1.3, 8.5.4) begins with a mark, also if it needs
+ * one disk only.
+ */
+static int check_begin(const struct zip *z, uint64_t first)
+{
+	uint8_t mark[4];
+	int r;
+
+	if (first == 0)
+		return 0;
+	if (first == sizeof(mark)) {
+		r = source_pread(z->source, mark, sizeof(mark), 0);
+		if (r < 0 || get_le32(mark) == SPLIT_SIG || get_le32(mark) == NOT_SPLIT_SIG)
+			return r;
+	}
+	return zip_refuse("data before the first entry");
+}
+
+/*
+ * Entries must follow each other from the begin of the file to the central directory. The length of a local
  * extra field is known only from the local header: zip_locate() checks the exact end.
  */
 static int check_offsets(struct zip *z)
@@ -88,10 +113,8 @@ static int check_offsets(struct zip *z)
 	if (r < 0)
 		return r;
 	e = !c->n_entries ? NULL : order ? order[0] : c->entries;
-	if ((e ? e->header : z->directory_at) != 0) {
-		zip_refuse("data before the first entry");
-		faults++;
-	}
+	r = check_begin(z, e ? e->header : z->directory_at);
+	faults += r < 0;
 	for (size_t i = 1; e && faults < MAX_REPORTED; i++, e = next) {
 		next = i >= c->n_entries ? NULL : order ? order[i] : &c->entries[i];
 		if (e->stored > z->directory_at || e->header > z->directory_at) {
@@ -102,7 +125,7 @@ static int check_offsets(struct zip *z)
 		}
 	}
 	free(order);
-	return faults ? -EBADMSG : 0;
+	return r < 0 ? r : faults ? -EBADMSG : 0;
 }
 
 /* ---- data ---- */
@@ -313,12 +336,12 @@ int zip_open(struct source *source, struct budget *budget, struct container **re
 	if (r == 0) {
 		/* run both checks, to log the faults of both */
 		r = check_offsets(z);
+		if (r == 0)
+			r = check_directories(z);
 		index = container_index(&z->container);
 		r = r ? r : index;
 		budget_give(budget, z->n_entries * SORT_SIZE);
 	}
-	if (r == 0)
-		r = check_directories(z);
 	if (r < 0)
 		zip_free(&z->container);
 	else

@@ -8,13 +8,16 @@
  * when the entry is located; those of directories, which are never located, at once if the file is
  * local. The accepted layout, in which every byte belongs to a structure:
  *
- *	(local header, data, [data descriptor])*  central directory  [zip64 record, locator]  EOCD
+ *	[mark]  (local header, data, [data descriptor])*  central directory  [zip64 record, locator]
+ *	EOCD
  *
  * Accepted: Stored, Deflate and zstd; zip64; entries in any order; an archive comment; directories
- * whose data decodes to nothing. Refused: several disks, encryption, patches, other methods, files
- * that are not regular, directory or symlink; and what readers are known to understand differently:
- * names that are not ASCII without the UTF-8 flag, extensible data in a zip64 record, further end
- * records.
+ * whose data decodes to nothing, also twice; an entry of the archive's own directory, "./" or "/",
+ * and "./" before other names; names in a code page with the field that has them in UTF-8; up to
+ * three zeros behind extra fields; flags that differ between the headers but change nothing.
+ * Refused: several disks, encryption, patches, other methods, files that are not regular, directory
+ * or symlink; and what readers are known to understand differently: other names that are not ASCII
+ * without the UTF-8 flag, extensible data in a zip64 record, further end records.
  */
 #ifndef CARTON_ARCHIVE_ZIP_H
 #define CARTON_ARCHIVE_ZIP_H

@@ -7,13 +7,14 @@
 #include <sys/stat.h>
 
 #include "archive/decode.h"
+#include "base/digest.h"
 
 #define EXTRA_UNICODE_PATH 0x7075
 #define EXTRA_STREAMING 0x6c78 /* of libarchive: overrides mode and kind */
 #define EXTRA_ASI_UNIX 0x756e  /* has a mode, which unzip takes where there is no other */
 
 /* accepted: deflate level (bits 1, 2), data descriptor (3), UTF-8 name (11) */
-#define FLAGS_KNOWN (1 << 1 | 1 << 2 | ENTRY_DESCRIPTOR | FLAG_UTF8)
+#define FLAGS_KNOWN (FLAGS_LEVEL | ENTRY_DESCRIPTOR | FLAG_UTF8)
 
 #define MADE_BY_AMIGA 1
 #define MADE_BY_UNIX 3
@@ -34,8 +35,9 @@ const char *zip_split_extra(const uint8_t *p, size_t n, struct zip_extra *ret)
 		unsigned id;
 		size_t len;
 
+		/* zipalign pads with zeros */
 		if (n < 4)
-			return "has a cut-off extra field";
+			return memcmp(p, "\0\0\0", n) == 0 ? NULL : "has a cut-off extra field";
 		id = get_le16(p);
 		len = get_le16(p + 2);
 		if (len > n - 4)
@@ -61,16 +63,77 @@ const char *zip_split_extra(const uint8_t *p, size_t n, struct zip_extra *ret)
 	return NULL;
 }
 
-const char *zip_check_unicode_path(const struct zip_extra *x, const char *name, size_t len)
+static size_t count_slashes(const char *s, size_t n)
 {
-	if (!x->unicode_path)
-		return NULL;
+	size_t count = 0;
+
+	for (size_t i = 0; i < n; i++)
+		count += s[i] == '/';
+	return count;
+}
+
+/* Can bytes of another encoding be this name, for a reader that does not know the encoding? */
+static bool is_same_shape(const struct zip_name *bytes, const char *name, size_t n)
+{
+	for (size_t i = 0; i < bytes->len; i++)
+		if ((unsigned char)bytes->text[i] < 0x20)
+			return false;
+	return bytes->len > 0 && bytes->len <= MAX_PATH_LEN &&
+	       count_slashes(bytes->text, bytes->len) == count_slashes(name, n) &&
+	       (bytes->text[bytes->len - 1] == '/') == (name[n - 1] == '/');
+}
+
+/*
+ * 4.6.9: version 1, crc of the header's name, then the name in UTF-8. With a wrong crc the name was
+ * changed later, and the field does not count. With the UTF-8 flag, or another version, only some
+ * readers take it.
+ *
+ * Older Pythons do not know the field, and show the bytes as code page 437. So it names nothing
+ * that is ASCII, which no writer needs it for, and which they may show of another entry.
+ * container_may_have() relies on that, too.
+ */
+static const char *read_unicode_path(const struct zip_extra *x, unsigned flags,
+				     struct zip_name *name)
+{
+	const char *text = (const char *)x->unicode_path + 5;
+	size_t n = x->unicode_path_len - 5;
+	bool ascii, same;
+
 	if (x->unicode_path_len < 5)
 		return "has a short Unicode path extra field";
-	if (x->unicode_path[0] != 1 || x->unicode_path_len - 5 != len ||
-	    memcmp(x->unicode_path + 5, name, len) != 0)
+	if (get_le32(x->unicode_path + 1) != crc32_update(0, name->text, name->len))
+		return NULL;
+	ascii = ascii_run(text, n) == n;
+	same = n == name->len && memcmp(text, name->text, n) == 0;
+	if (same && ((flags & FLAG_UTF8) || ascii))
+		return NULL;
+	if (x->unicode_path[0] != 1 || (flags & FLAG_UTF8) || ascii ||
+	    !is_same_shape(name, text, n))
 		return "has a Unicode path extra field that has another name";
+	*name = (struct zip_name){ .text = text, .len = n, .raw = RAW_UNICODE };
 	return NULL;
+}
+
+const char *zip_find_name(const struct zip_extra *x, const char *header, size_t len, unsigned flags,
+			  struct zip_name *ret)
+{
+	struct zip_name name = { .text = header, .len = len };
+	const char *fault = x->unicode_path ? read_unicode_path(x, flags, &name) : NULL;
+
+	name.slash = name.len && name.text[name.len - 1] == '/';
+	name.len -= name.slash;
+	/* the tar of Windows and macOS: each name begins with "./", and the first is "./" */
+	if (name.slash && name.len == 1 && name.text[0] == '.') {
+		name.len = 0;
+		name.raw = RAW_DOT;
+	} else if (name.len > 2 && memcmp(name.text, "./", 2) == 0) {
+		name.text += 2;
+		name.len -= 2;
+		if (name.raw == RAW_SAME)
+			name.raw = RAW_DOT;
+	}
+	*ret = name;
+	return fault;
 }
 
 const char *zip_apply_zip64(const struct zip_extra *x, uint64_t *const fields[], size_t n)
@@ -81,7 +144,7 @@ const char *zip_apply_zip64(const struct zip_extra *x, uint64_t *const fields[],
 	for (size_t i = 0; i < n; i++)
 		wanted += *fields[i] == UINT32_MAX;
 	if (!x->zip64)
-		return wanted ? "needs a zip64 extra field, but there is none" : NULL;
+		return NULL; /* all ones are then the value itself */
 	if (x->zip64_len < 8 * wanted)
 		return "has a short zip64 extra field";
 	/*
@@ -179,38 +242,43 @@ static const char *find_kind(struct entry *e, const uint8_t *h, bool slash)
 	return NULL;
 }
 
-/* Without the UTF-8 flag, some readers take a name as code page 437 (APPNOTE D.1). */
-static const char *check_encoding(const char *name, size_t len, unsigned flags)
+/*
+ * Without the UTF-8 flag, some readers take a name as code page 437 (APPNOTE D.1), unless it has
+ * the field for names in UTF-8.
+ */
+static const char *check_name(const struct zip_name *name, unsigned flags)
 {
-	for (size_t i = 0; i < len && !(flags & FLAG_UTF8); i++)
-		if ((unsigned char)name[i] >= 0x80)
-			return "has a name that is not ASCII, but not the UTF-8 flag";
-	return NULL;
+	bool known = (flags & FLAG_UTF8) || name->raw == RAW_UNICODE;
+	const char *fault = NULL;
+
+	if (name->len || !name->slash)
+		fault = path_fault(name->text, name->len);
+	if (!fault && !known && ascii_run(name->text, name->len) < name->len)
+		return "has a name that is not ASCII, but not the UTF-8 flag";
+	return fault;
 }
 
 /* Fills `e` from a complete central header. NULL, or what is wrong. */
-static const char *parse_central(const uint8_t *h, struct entry *e)
+static const char *parse_central(const uint8_t *h, struct entry *e, struct zip_name *name)
 {
-	const char *name = (const char *)h + CENTRAL_SIZE, *fault;
-	size_t len = get_le16(h + 28);
 	uint64_t *const fields[] = { &e->size, &e->stored, &e->header };
-	bool slash = len > 1 && name[len - 1] == '/';
+	size_t len = get_le16(h + 28);
 	struct zip_extra x;
+	const char *fault;
 
 	e->crc = get_le32(h + 16);
 	e->has_crc = true;
 	e->stored = get_le32(h + 20);
 	e->size = get_le32(h + 24);
 	e->header = get_le32(h + 42);
-	fault = path_fault(name, len - slash);
+	fault = zip_split_extra(h + CENTRAL_SIZE + len, get_le16(h + 30), &x);
+	if (!fault)
+		fault = zip_find_name(&x, (const char *)h + CENTRAL_SIZE, len, get_le16(h + 8),
+				      name);
 	if (!fault)
 		fault = check_flags(get_le16(h + 8), get_le16(h + 10));
 	if (!fault)
-		fault = check_encoding(name, len, get_le16(h + 8));
-	if (!fault)
-		fault = zip_split_extra(h + CENTRAL_SIZE + len, get_le16(h + 30), &x);
-	if (!fault)
-		fault = zip_check_unicode_path(&x, name, len);
+		fault = check_name(name, get_le16(h + 8));
 	if (!fault)
 		fault = zip_apply_zip64(&x, fields, ARRAY_SIZE(fields));
 	/* 0xffff: the zip64 extra field ends with the number, which is 0 */
@@ -220,7 +288,7 @@ static const char *parse_central(const uint8_t *h, struct entry *e)
 	if (!fault && h[6] > MAX_VERSION)
 		fault = "needs a reader of a later version of the zip format than 6.3";
 	if (!fault)
-		fault = find_kind(e, h, slash);
+		fault = find_kind(e, h, name->slash);
 	if (!fault && get_le16(h + 10) == METHOD_STORED && e->size != e->stored)
 		fault = "is Stored, but its two sizes differ";
 	if (!fault && e->size > MAX_FILE_SIZE)
@@ -230,7 +298,8 @@ static const char *parse_central(const uint8_t *h, struct entry *e)
 	/* the known ones fit */
 	e->flags = get_le16(h + 8) & 0xfff;
 	e->method = get_le16(h + 10) & 0xff;
-	e->name_len = (len - slash) & 0xfff;
+	e->name_len = name->len & 0xfff;
+	e->raw = name->raw & 3;
 	return NULL;
 }
 
@@ -290,6 +359,7 @@ static int parse_directory(struct zip *z, struct window *w)
 
 	for (size_t i = 0; i < z->n_entries && faults < MAX_REPORTED; i++, w->at += whole) {
 		struct entry *e = &c->entries[i];
+		struct zip_name name;
 		const char *fault;
 		const uint8_t *h;
 		int r = next_header(w, i + 1, &whole);
@@ -297,9 +367,10 @@ static int parse_directory(struct zip *z, struct window *w)
 		if (r < 0)
 			return r;
 		h = w->data + w->at;
-		fault = parse_central(h, e);
-		e->name = arena_text(&c->names, (const char *)h + CENTRAL_SIZE,
-				     fault ? get_le16(h + 28) : e->name_len);
+		fault = parse_central(h, e, &name);
+		e->name = fault ? arena_text(&c->names, (const char *)h + CENTRAL_SIZE,
+					     get_le16(h + 28)) :
+				  arena_text(&c->names, name.text, name.len);
 		if (!e->name)
 			return -ENOMEM;
 		if (fault) {

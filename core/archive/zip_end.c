@@ -121,9 +121,17 @@ static int read_zip64(const struct zip *z, const uint8_t *locator, const uint8_t
 	uint64_t locator_at = z->eocd_at - LOCATOR_SIZE;
 	uint64_t at = get_le64(locator + 8);
 	uint8_t record[RECORD_SIZE];
+	unsigned disks = 1;
 	int r;
 
-	if (get_le32(locator + 4) != 0 || get_le32(locator + 16) != 1)
+	/*
+	 * OneDrive and Windows write that there are 0 disks. libarchive takes the locator for none
+	 * then, so nothing else may lead to a directory.
+	 */
+	if (get_le32(locator + 16) == 0 && get_le32(eocd + 12) == UINT32_MAX &&
+	    get_le32(eocd + 16) == UINT32_MAX)
+		disks = 0;
+	if (get_le32(locator + 4) != 0 || get_le32(locator + 16) != disks)
 		return zip_refuse("multi-disk archives are not supported (zip64 locator)");
 	if (at > locator_at || locator_at - at < RECORD_SIZE)
 		return zip_refuse("zip64 locator points outside of the archive");

@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "archive/decode.h"
+
 #define DESCRIPTOR_SIG 0x08074b50
 
 /* 4.3.9: the descriptor fills the `n` bytes after the data, in one of its four forms. */
@@ -24,30 +26,45 @@ static bool descriptor_agrees(const struct entry *e, const uint8_t *d, size_t n)
 	return get_le32(d + 4) == e->stored && get_le32(d + 8) == e->size;
 }
 
+/* The flag bits that do not change what is read, of Deflate and of a name in ASCII. */
+static unsigned ignored_flags(const struct entry *e)
+{
+	return (e->method == METHOD_DEFLATE ? FLAGS_LEVEL : 0) |
+	       (e->raw != RAW_UNICODE && is_ascii(e->name) ? FLAG_UTF8 : 0);
+}
+
+static bool is_name_of(const struct entry *e, const struct zip_name *name)
+{
+	return name->len == e->name_len && memcmp(name->text, e->name, name->len) == 0 &&
+	       name->slash == (e->kind == ENTRY_DIR) && name->raw == e->raw;
+}
+
 /* Compares a local header with the central one. NULL, or what is wrong. */
 static const char *check_local(const struct entry *e, const uint8_t *h, const uint8_t *rest)
 {
 	size_t len = get_le16(h + 26);
+	unsigned flags = get_le16(h + 6);
 	uint64_t stored = get_le32(h + 18), size = get_le32(h + 22);
 	uint64_t *const fields[] = { &size, &stored };
-	bool described = e->flags & ENTRY_DESCRIPTOR, dir = e->kind == ENTRY_DIR;
+	bool described = e->flags & ENTRY_DESCRIPTOR;
+	struct zip_name name;
 	const char *fault;
 	struct zip_extra x;
 
-	if (len != (size_t)e->name_len + dir || memcmp(rest, e->name, e->name_len) != 0 ||
-	    (dir && rest[len - 1] != '/'))
+	fault = zip_split_extra(rest + len, get_le16(h + 28), &x);
+	if (!fault)
+		fault = zip_find_name(&x, (const char *)rest, len, flags, &name);
+	if (fault)
+		return fault;
+	if (!is_name_of(e, &name))
 		return "has another name in its local header";
-	if (get_le16(h + 6) != e->flags)
+	if ((flags ^ e->flags) & ~ignored_flags(e))
 		return "has other flags in its local header";
 	if (get_le16(h + 8) != e->method)
 		return "has another compression method in its local header";
-	fault = zip_split_extra(rest + len, get_le16(h + 28), &x);
-	if (!fault)
-		fault = zip_check_unicode_path(&x, (const char *)rest, len);
-	if (!fault && described && !x.zip64 && stored == UINT32_MAX && size == UINT32_MAX)
+	if (described && !x.zip64 && stored == UINT32_MAX && size == UINT32_MAX)
 		stored = size = 0; /* another way to write "see the descriptor" */
-	if (!fault)
-		fault = zip_apply_zip64(&x, fields, ARRAY_SIZE(fields));
+	fault = zip_apply_zip64(&x, fields, ARRAY_SIZE(fields));
 	if (fault)
 		return fault;
 	/* with a descriptor, local values may be 0 */

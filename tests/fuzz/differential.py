@@ -6,7 +6,8 @@ Does every reader of zip archives see the same thing in what we accept?
     differential.py BUILD [--runs N] [--seed N] [--keep DIRECTORY] [FILE ...]
 
 Feeds archives to core/archive, Python's zipfile, libarchive (seekable and streaming) and libzip: FILEs, or
-the constructed ones below and N mutants. An archive we refuse is fine. In one that we accept, each
+the constructed ones below and N mutants. The forms that other programs write (forms()) are extracted by
+unzip and 7-Zip, too: what is taken is read alike by all of these. An archive we refuse is fine. In one that we accept, each
 entry must be the same for every reader that opens the archive: name, kind, size and content. A reader
 that fails on an entry has not shown another one.
 
@@ -18,6 +19,10 @@ Exceptions, each because the other reader cannot know better:
 - A streaming reader sees no central directory. It guesses the length of a Stored entry with a data
   descriptor and the form of a descriptor; it is asked only if there are none.
 - libarchive composes characters of names (NFC): names are compared in this form.
+- Names are compared as they are extracted: "./a" is "a", a directory may be there twice, "./" and "/" are
+  where it is extracted to.
+- Pythons before 3.12 do not know the extra field 0x7075. Names in it are compared as later ones show them.
+- unzip and libarchive do not open an archive whose zip64 locator counts 0 disks.
 - libarchive cuts the target of a symlink at a NUL, and gives none that is not UTF-8; zip-read takes such a
   symlink as unreadable, as the loader of cartons does.
 """
@@ -32,7 +37,7 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parent.parent / 'lib')]
 import zipwriter as zw      # noqa: E402
-from readers import LibArchive, LibZip, Ours, python    # noqa: E402
+from readers import LibArchive, LibZip, Ours, Seen, SEVENZIP, UNZIP, python    # noqa: E402
 from zipwriter import MAX16, MAX32, Entry, Zip      # noqa: E402
 
 SIGNATURES = (b'PK\1\2', b'PK\3\4', b'PK\5\6', b'PK\6\6', b'PK\6\7', b'PK\7\10')
@@ -159,6 +164,84 @@ def constructed():
         yield (f'comment of {n} with a signature',
                Zip([Entry('a', b'1')], comment=b'PK\5\6'.ljust(n, b'\0')[:n]))
     yield '65535 entries', Zip([Entry(f'{i}') for i in range(65535)])
+
+
+# ---- forms ----
+
+def named(raw, name, crc=0, version=1, **fields):
+    """An entry with the field 0x7075 in both headers."""
+    extra = zw.extra_field(0x7075, zw.struct.pack('<BI', version, zw.crc32(raw) ^ crc) + name)
+    return one(raw, **({'flags': 0, 'local_extra': extra, 'central_extra': extra} | fields))
+
+
+def tar(*names, **fields):
+    return Zip([Entry(n, b'' if n.endswith('/') else b'of ' + n.encode(), **(
+        {'mode': stat.S_IFDIR | 0o755} if n.endswith('/') else {}), **fields) for n in names])
+
+
+def forms():
+    """
+    (label, archive, readers): forms in which other programs write archives, and those next to them. `readers`:
+    who has to read it like us, of those that are asked; empty: it is refused.
+    """
+    everyone = frozenset(('zipfile', 'libarchive', 'unzip', '7-Zip'))
+    big, dirs = b'text ' * 50, stat.S_IFDIR | 0o755
+    text = 'größe.txt'.encode()
+
+    yield 'names with ./', tar('./', './a', './d/', './d/b', './d/b c'), everyone
+    yield 'some names with ./', tar('./a', 'b', './d/c'), everyone
+    yield 'links with ./', Zip([Entry('./a', b'1'), Entry('./l', b'a', mode=stat.S_IFLNK | 0o777)]), everyone
+    yield 'an entry /', tar('/', 'a', 'd/', 'd/b'), everyone
+    yield 'a directory twice', tar('d/', 'd/a', 'd/', 'e/', 'e/'), everyone
+    yield 'a directory twice, once with ./', tar('./d/', 'd/a', 'd/'), everyone
+    for names in (('./a', 'a'), ('a', 'a'), ('d', 'd/'), ('./d', 'd/a'), ('/a',), ('.//a',), ('.',), ('a/./b',),
+                  ('./../a',), ('././a',), ('//',)):
+        yield f'names {names}', tar(*names), ()
+    yield '/ with data', Zip([Entry('/', b'data', mode=dirs)]), ()
+    yield '/ with a hidden file', Zip([Entry('/', b'', mode=dirs, payload=big, central={'csize': 0})]), ()
+    yield 'a directory twice, with a hidden file', Zip([
+        Entry('d/', b'', mode=dirs), Entry('d/', b'', mode=dirs, payload=big, central={'csize': 0})]), ()
+    for n in (1, 2, 3, 5, 7):
+        yield f'{n} zeros for local extra fields', one(local_extra=bytes(n)), everyone
+        yield f'{n} zeros for central extra fields', one(central_extra=bytes(n)), everyone
+        yield f'{n} zeros behind extra fields', one(local_extra=b'UT\1\0\0' + bytes(n)), everyone
+        yield f'{n} bytes, not zero', one(local_extra=bytes(n - 1) + b'\1'), ()
+    for code, name in (('cp437', 'größe'), ('gbk', '模型'), ('cp932', 'モデル'), ('cp932', 'd/表'), ('utf-8', 'ö')):
+        for made in (3 << 8 | 20, 20):
+            fields = {'central': {'made_by': made, 'external': 0}}
+            yield f'{name} in {code} by {made:#x}', named(name.encode(code), name.encode(), **fields), everyone
+    yield 'a directory in a code page', named(b'gr\x94\xe1e.txt/', text + b'/', data=b'', mode=dirs), everyone
+    yield 'a code page and ./', named(b'./gr\x94\xe1e.txt', b'./' + text), everyone
+    yield 'a code page without the letters', named(b'gr__e.txt', text), everyone
+    yield 'a name changed later', named(b'x', text, crc=1), everyone
+    yield 'a UTF-8 name changed later', named('é'.encode(), text, crc=1, flags=0x800), everyone
+    yield 'a code page and another name', named(b'gr\x94\xe1e.txt', text, crc=1), ()
+    yield 'another ASCII name', named(b'x', b'y'), ()
+    yield 'ASCII for a code page', named(b'\x94', b'y'), ()
+    yield 'another name than UTF-8', named('é'.encode(), text, flags=0x800), ()
+    yield 'a field of version 2', named(b'gr\x94\xe1e.txt', text, version=2), ()
+    yield 'a code page with a NUL', named(b'a\0\x94', text), ()
+    yield 'a code page, another directory', named(b'd/\x94', text), ()
+    for place in ('local', 'central'):
+        extra = zw.unicode_path_extra(b'gr\x94\xe1e.txt', text)
+        yield f'a field in the {place} header', one(b'gr\x94\xe1e.txt', flags=0, **{place + '_extra': extra}), ()
+    for method in ('stored', 'deflate'):
+        for bit in range(16):
+            same = bit == 11 or (method == 'deflate' and bit in (1, 2))
+            for place in ('local', 'central'):
+                yield (f'bit {bit} in the {place} header, {method}',
+                       one(data=big, method=method, **{place: {'flags': 1 << bit}}), everyone if same else ())
+    for place in ('local', 'central'):
+        yield f'UTF-8 in the {place} header', one('é', flags=0, **{place: {'flags': 0x800}}), ()
+    for mark in (b'PK00', b'PK\7\10', b'PK01', b'PK\3\4', b'PK00PK00', b'\0\0\0\0'):
+        for counted in (True, False):
+            yield (f'begins with {mark!r}, counted {counted}',
+                   Zip([Entry('a', b'1'), Entry('b', b'2')], prefix=mark, prefix_counted=counted),
+                   everyone if counted and mark in (b'PK00', b'PK\7\10') else ())
+    for disks in (0, 2, MAX32):
+        for end in ({}, {'cd_offset': 32}, {'cd_size': 47}, {'here': 1, 'total': 1, 'cd_size': 47, 'cd_offset': 32}):
+            yield (f'{disks} disks, {end}', Zip([Entry('a', b'1')], zip64_end=True, locator={'disks': disks}, end=end),
+                   {'zipfile', '7-Zip'} if disks == 0 and not end else ())
 
 
 # ---- mutants ----
@@ -404,12 +487,29 @@ def has_descriptor(data):
     return False
 
 
+def extracted(seen):
+    """With names as the archive is extracted, each directory once, and without the one extracted to."""
+    out = []
+    for e in (e._replace(name=e.name.removeprefix('./')) for e in seen):
+        if e.kind == 'dir' and (e.name in ('', '.') or any(x.kind == 'dir' and x.name == e.name for x in out)):
+            continue
+        out.append(e)
+    return out
+
+
+def with_parents(seen):
+    """With the directories that extracting makes."""
+    names = {e.name for e in seen}
+    above = {n[:i] for n in names for i in range(len(n)) if n[i] == '/'}
+    return seen + [Seen(n, 'dir', 0, None) for n in above - names]
+
+
 def same_kind(ours, other):
     return ours == other or (other == 'other' and ours != 'dir')
 
 
 def composed(seen):
-    """With names as libarchive gives them."""
+    """With names as libarchive gives them, which composes characters."""
     return [e._replace(name=unicodedata.normalize('NFC', e.name)) for e in seen]
 
 
@@ -457,7 +557,25 @@ class Differential:
             if theirs is None:
                 continue
             self.opened[name] += 1
-            what = difference(composed(ours) if name.startswith('libarchive') else ours, theirs)
+            what = difference(composed(ours) if name.startswith('libarchive') else ours, extracted(theirs))
+            if what:
+                self.report(f'{name}: {label}: {what}', data)
+
+    def check_form(self, label, data, expected):
+        """The archive is taken, and read alike by those who have to read it; or refused."""
+        ours = self.ours(data)
+        taken = ours is not None and all(e.sha256 is not None for e in ours)
+        if taken != bool(expected):
+            self.report(f'{label}: {"taken" if taken else "refused: " + str(self.ours.why)}', data)
+            return
+        for name, reader in (self.readers | {'unzip': UNZIP, '7-Zip': SEVENZIP}).items() if taken else ():
+            theirs = reader(data)
+            if theirs is None:
+                what = 'it does not read the archive' if name in expected else None
+            elif isinstance(reader, type(UNZIP)):
+                what = difference(with_parents(ours), theirs)
+            else:
+                what = difference(composed(ours) if name.startswith('libarchive') else ours, extracted(theirs))
             if what:
                 self.report(f'{name}: {label}: {what}', data)
 
@@ -481,8 +599,11 @@ def main():
     d = Differential(args.build / 'tests/tools/zip-read', args.keep or args.build / 'differential')
     for path in args.files:
         d.check(str(path), path.read_bytes())
-    n = 0
+    n = n_forms = 0
     if not args.files:
+        for label, z, expected in forms():
+            d.check_form(label, written(z), expected)
+            n_forms += 1
         for label, z in constructed():
             d.check(label, written(z))
             n += 1
@@ -493,7 +614,7 @@ def main():
                 d.check(f'mutant {args.seed}/{i} ({", ".join(m.said)})', data)
     d.ours.close()
     opened = ', '.join(f'{name} {count}' for name, count in d.opened.items())
-    print(f'differential: {n} constructed archives and {d.tried - n} others (seed {args.seed}): '
+    print(f'differential: {n_forms} forms, {n} constructed archives and {d.tried - n} others (seed {args.seed}): '
           f'{d.accepted} accepted, of which opened by {opened or "none"}: {len(d.found)} differences')
     enough = args.files or min(d.opened[name] for name in d.readers) > d.tried // 20
     if not enough:

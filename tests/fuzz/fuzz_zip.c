@@ -112,7 +112,7 @@ static void check_hint(const struct container *c, const uint8_t *data, size_t n)
 
 	CHECK(fd >= 0 && pwrite_full(fd, data, n, 0) == 0 && fstat(fd, &st) == 0);
 	for (size_t i = 0; i < c->n_entries && i < 4; i++)
-		CHECK(c->entries[i].kind == ENTRY_DIR ||
+		CHECK(c->entries[i].kind == ENTRY_DIR || !is_ascii(c->entries[i].name) ||
 		      container_may_have(fd, &st, c->entries[i].name));
 	close(fd);
 }

@@ -13,9 +13,12 @@ import io
 import json
 import locale
 import stat
+import os
 import struct
 import subprocess
+import tempfile
 import zipfile
+import zlib
 from typing import NamedTuple, Optional
 
 MAX_READ = 8 << 20      # of one entry
@@ -52,6 +55,17 @@ class Ours:
         assert self.process.wait() == 0
 
 
+def unicode_name(info):
+    """The name in the field 0x7075, as Python from 3.13 on takes it (and later ones of 3.12), or None."""
+    raw, extra = info.orig_filename.encode('utf-8' if info.flag_bits & 0x800 else 'cp437'), info.extra
+    while len(extra) >= 4:
+        ident, n = struct.unpack('<HH', extra[:4])
+        body, extra = extra[4:4 + n], extra[4 + n:]
+        if ident == 0x7075 and len(body) > 5 and body[:5] == struct.pack('<BI', 1, zlib.crc32(raw)):
+            return body[5:].decode()
+    return None
+
+
 def python(data):
     """zipfile. It has no kinds but directories."""
     try:
@@ -60,7 +74,7 @@ def python(data):
         return None
     out = []
     for info in archive.infolist():
-        name = info.filename
+        name = unicode_name(info) or info.filename
         try:
             digest = sha256(archive.open(info).read(MAX_READ)) if info.file_size < MAX_READ else None
         except Exception:
@@ -153,6 +167,46 @@ class LibArchive:
                 return n, sha256(ctypes.string_at(self.buffer, n))
             n += got
         return n, None
+
+
+class Extracted:
+    """
+    What a program extracts: `command` with the path of the archive behind it, in an empty directory.
+    An exit status of `warns` says that it has read the archive, too.
+    """
+
+    def __init__(self, *command, warns=()):
+        self.command, self.warns = command, (0, *warns)
+
+    def __call__(self, data):
+        with tempfile.TemporaryDirectory() as top:
+            path, out = os.path.join(top, 'archive.zip'), os.path.join(top, 'out')
+            with open(path, 'wb') as f:
+                f.write(data)
+            os.mkdir(out)
+            p = subprocess.run([*self.command, path], cwd=out, stdin=subprocess.DEVNULL, capture_output=True,
+                               env=os.environ | {'LC_ALL': 'C.UTF-8'})
+            return None if p.returncode not in self.warns else list(self.found(out))
+
+    @staticmethod
+    def found(out):
+        for at, dirs, files in os.walk(out):
+            for full in (os.path.join(at, n) for n in dirs + files):
+                name = os.path.relpath(full, out)
+                if os.path.islink(full):
+                    target = os.readlink(full).encode()
+                    yield Seen(name, 'symlink', len(target), sha256(target))
+                elif os.path.isdir(full):
+                    yield Seen(name, 'dir', 0, None)
+                else:
+                    with open(full, 'rb') as f:
+                        content = f.read()
+                    yield Seen(name, 'file', len(content), sha256(content))
+
+
+# 1: a warning, also without a word; 2: of "/", which has no name to extract
+UNZIP = Extracted('unzip', '-q', '-o', warns=(1, 2))
+SEVENZIP = Extracted('7zz', 'x', '-y')
 
 
 class ZipStat(ctypes.Structure):

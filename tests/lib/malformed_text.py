@@ -19,7 +19,7 @@ NAMES = {
     'absolute': (b'/etc/passwd', 'etc/passwd', 'absolute|relative|empty'),
     'empty-component': (b'misc//x', 'misc//x', 'empty'),
     'dot': (b'misc/./x', 'misc/./x', r"'\.'|\"\.\"|dot|\. or \.\.|component"),
-    'dot-first': (b'./x', './x', r"'\.'|\"\.\"|dot|\. or \.\.|component"),
+    'dot-first': (b'././x', '././x', r"'\.'|\"\.\"|dot|\. or \.\.|component"),
     'dotdot': (b'misc/../x', 'misc/../x', r"\.\.|dot|component"),
     'dotdot-first': (b'../x', '../x', r"\.\.|dot|component"),
     'dotdot-last': (b'misc/..', 'misc/..', r"\.\.|dot|component"),

@@ -14,7 +14,8 @@ fields('local-name', 'name', 'either', local={'name': b'model/A'})
 fields('local-name-shorter', 'name|overlap', 'either', local={'name': b'model/'})
 fields('local-method', 'method', 'either', local={'method': 8})
 fields('local-flags-encrypted', 'flag|encrypt', 'either', local={'flags': 1})
-fields('local-flags-utf8', 'flag', 'either', local={'flags': 0x800})
+fields('local-flags-level', 'flag', 'either', local={'flags': 2})
+fields('local-flags-level-zstd', 'flag', 'either', 'model/c', local={'flags': 4})
 fields('local-flags-descriptor', 'flag', 'either', local={'flags': 8})
 fields('central-flags-descriptor', 'flag|descriptor|overlap', 'either', central={'flags': 8})
 fields('local-crc', 'crc', 'either', local={'crc': 1})
@@ -30,6 +31,8 @@ fields('local-extra-overrun', 'extra|overlap|local|beyond', 'either', local={'ex
 fields('local-extra-short', 'extra', 'either', local={'extra': b'\x01\x00\x04'})
 fields('local-unicode-path', 'unicode|0x7075|name', 'either',
        local={'extra': zw.unicode_path_extra(b'model/a', b'model/z')})
+fields('local-unicode-path-only', '0x7075|Unicode path|another name', 'either',
+       local={'extra': zw.unicode_path_extra(b'model/a', 'model/ä'.encode())})
 fields('descriptor-crc', 'descriptor', 'either', descriptor='sig', desc={'crc': 5})
 fields('descriptor-compressed-size', 'descriptor', 'either', descriptor='sig', desc={'csize': 5})
 fields('descriptor-size', 'descriptor', 'either', descriptor='nosig', desc={'usize': 5})
@@ -55,9 +58,9 @@ fields('stored-sizes-differ', 'stored|size', 'mount', local={'usize': 3}, centra
 fields('central-signature', 'central|director|signature|record|count', 'mount',
        central={'signature': 0x02014b51}, named=None)
 fields('entry-on-another-disk', 'disk|volume', 'mount', central={'disk': 1})
-fields('size-sentinel-without-zip64', 'zip64', 'mount', central={'usize': MAX32})
-fields('compressed-sentinel-without-zip64', 'zip64', 'mount', central={'csize': MAX32})
-fields('offset-sentinel-without-zip64', 'zip64', 'mount', central={'offset': MAX32})
+fields('size-sentinel-without-zip64', 'two sizes', 'mount', central={'usize': MAX32})
+fields('compressed-sentinel-without-zip64', 'outside', 'mount', 'model/b', central={'csize': MAX32})
+fields('offset-sentinel-without-zip64', 'outside', 'mount', central={'offset': MAX32})
 fields('disk-sentinel-without-zip64', 'zip64|disk', 'mount', central={'disk': MAX16})
 fields('version-64', 'later version', 'mount', central={'version': 64})
 fields('disk-sentinel-without-number', 'disk', 'mount', zip64=True, central={'disk': MAX16})
@@ -73,6 +76,7 @@ fields('local-extra-of-libarchive', '0x6c78', 'either',
 ASI_LINK = zw.extra_field(0x756e, bytes(4) + struct.pack('<HIHH', stat.S_IFLNK | 0o777, 0, 0, 0))
 fields('extra-of-asi-unix', '0x756e', 'mount', mode=0, central_extra=ASI_LINK)
 fields('extra-short', 'extra|short', 'mount', central_extra=b'UT')
+fields('extra-padding-not-zero', 'cut-off extra', 'mount', central_extra=bytes(2) + b'\1')
 fields('extra-overrun', 'extra|short|beyond', 'mount',
        central_extra=zw.extra_field(0x5455, b'\1abcd', size=6))
 fields('unicode-path', 'unicode|0x7075|name', 'mount',
@@ -84,6 +88,23 @@ fields('size-over-limit', 'size|large|limit|big', 'mount', zip64=True,
 @case('duplicate-name', 'duplicate|twice|second', entry='model/a')
 def _(c):
     c.add_entry(Entry('model/a', b'another', listed=False), 'again')
+
+
+@case('duplicate-name-with-dot', 'duplicate|twice|second', entry='model/a')
+def _(c):
+    c.add_entry(Entry('./model/a', b'another', listed=False), 'again')
+
+
+@case('own-directory-with-data', 'data', entry='')
+def _(c):
+    c.directory('.', data=b'bytes')
+
+
+@case('name-in-a-code-page', 'not UTF-8', entry='misc/\\x94')
+def _(c):
+    """Without the field that has the name in UTF-8; with that of another name."""
+    c.add_entry(Entry(b'misc/\x94', b'x', flags=0, listed=False,
+                      central_extra=zw.unicode_path_extra(b'misc/\x95', 'misc/ö'.encode())), 'misc/ö')
 
 
 @case('duplicate-manifest', 'duplicate|twice|second', entry='MANIFEST')
@@ -137,6 +158,8 @@ whole('gap-after-directory', 'director|gap|belong|end|size', after_central=b'hid
 
 # ---- directory and end record ----
 
+whole('prefix-like-a-mark', 'before the first', prefix=b'PK01')
+whole('prefix-mark-twice', 'before the first', prefix=b'PK00PK00')
 whole('prefix-counted', 'before|first|start|begin', prefix=b'#!/bin/sh\nexit\n')
 whole('prefix-not-counted', 'before|first|start|begin|offset|director|size', prefix=b'#!/bin/sh\n',
       prefix_counted=False)
@@ -196,6 +219,7 @@ whole('zip64-locator-offset', ANY64, zip64_end=True, locator={'offset': 7})
 whole('zip64-locator-offset-beyond', ANY64, zip64_end=True, locator={'offset': 1 << 62})
 whole('zip64-locator-disk', 'disk|zip64', zip64_end=True, locator={'disk': 1})
 whole('zip64-locator-disks', 'disk|zip64', zip64_end=True, locator={'disks': 2})
+whole('zip64-locator-no-disks', 'disk|zip64', zip64_end=True, locator={'disks': 0}, end={'cd_offset': 0})
 whole('zip64-record-signature', ANY64, zip64_end=True, end64={'signature': 0x06064b51})
 whole('zip64-record-size-small', ANY64, zip64_end=True, end64={'size': 43})
 whole('zip64-record-size-large', ANY64, zip64_end=True, end64={'size': 45})

@@ -118,7 +118,7 @@ static void test_index_tail(void **state)
 static void test_index_refuses(void **state)
 {
 	static char *const lists[][3] = {
-		{ "a", "b", "a" },   { "a/", "b", "a/" },     { "a", "b", "a/" },
+		{ "a", "b", "a" },   { "a/", "b", "a" },      { "a", "b", "a/" },
 		{ "a", "a/b", "c" }, { "a", "a b", "a/b/c" }, { "x/a", "x/a.b", "x/a/b" },
 	};
 	struct container c = { 0 };
@@ -135,6 +135,27 @@ static void test_index_refuses(void **state)
 		empty(&c);
 	}
 	carton_log_set(NULL, NULL);
+}
+
+/* A directory that is there again has nothing more to say. */
+static void test_index_drops(void **state)
+{
+	struct entry entries[] = {
+		{ .name = "a", .name_len = 1, .kind = ENTRY_DIR },
+		{ .name = "b", .name_len = 1 },
+		{ .name = "a", .name_len = 1, .kind = ENTRY_DIR },
+		{ .name = "", .kind = ENTRY_DIR },
+		{ .name = "a/c", .name_len = 3 },
+		{ .name = "a", .name_len = 1, .kind = ENTRY_DIR },
+	};
+	struct container c = { .entries = entries, .n_entries = ARRAY_SIZE(entries) };
+
+	(void)state;
+	assert_int_equal(container_index(&c), 0);
+	assert_int_equal(c.n_entries, 3);
+	assert_string_equal(entries[0].name, "a");
+	assert_string_equal(entries[1].name, "a/c");
+	assert_string_equal(entries[2].name, "b");
 }
 
 /* ---- whole entries ---- */
@@ -217,7 +238,8 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_path_compare), cmocka_unit_test(test_index),
 		cmocka_unit_test(test_index_tail),   cmocka_unit_test(test_index_refuses),
-		cmocka_unit_test(test_read),	     cmocka_unit_test(test_stream),
+		cmocka_unit_test(test_index_drops),  cmocka_unit_test(test_read),
+		cmocka_unit_test(test_stream),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

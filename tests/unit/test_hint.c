@@ -26,14 +26,20 @@ static bool may_have(const struct buf *data, const char *name)
 static void test_names(void **state)
 {
 	const struct zip_file with[] = { { .name = "MANIFEST" }, { .name = "LINKS" } },
-			      without[] = { { .name = "LINKS2" }, { .name = "model/LINKS" } };
+			      dots[] = { { .name = "./" }, { .name = "./LINKS" } },
+			      without[] = { { .name = "LINKS2" },
+					    { .name = "model/LINKS" },
+					    { .name = "d/LINKS" } };
 	struct zip_made z = zip_make(with, 2, (struct zip_end){ .comment = "a comment" });
 
 	(void)state;
 	assert_true(may_have(&z.out, "LINKS"));
 	assert_true(may_have(&z.out, "MANIFEST"));
 	buf_finish(&z.out);
-	z = zip_make(without, 2, (struct zip_end){ .zip64 = true });
+	z = zip_make(dots, 2, (struct zip_end){ 0 });
+	assert_true(may_have(&z.out, "LINKS"));
+	buf_finish(&z.out);
+	z = zip_make(without, 3, (struct zip_end){ .zip64 = true });
 	assert_false(may_have(&z.out, "LINKS"));
 	buf_finish(&z.out);
 	z = zip_make(NULL, 0, (struct zip_end){ 0 });

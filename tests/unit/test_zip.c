@@ -166,6 +166,129 @@ static void test_order(void **state)
 	buf_finish(&z.out);
 }
 
+/* As other programs write them: each is read alike by other readers, see fuzz/differential.py. */
+static void test_names(void **state)
+{
+	/* in code page 437, with its crc and name in UTF-8; and with those of another one */
+	static const char field[] = "up\x0b\0\x01\x41\x42\x43\x44gr\xc3\xb6\xc3\x9f", root[] = "./",
+			  dropbox[] = "/";
+	const struct zip_file files[] = {
+		{ .name = root },
+		{ .name = "./a/" },
+		{ .name = "./a/b", .data = "x", .n = 1 },
+		{ .name = "./c", .data = "y", .n = 1, .descriptor = 16 },
+		{ .name = "a/" },
+		{ .name = dropbox },
+		{ .name = "gr\x94\xe1", .data = "z", .n = 1, .extra = field, .extra_len = 15 },
+	};
+	static const char *const names[] = { "a", "a/b", "c", "gr\xc3\xb6\xc3\x9f" };
+	char copy[sizeof(field)];
+	struct zip_file all[ARRAY_SIZE(files)];
+	struct zip_made z;
+	struct container *c;
+
+	(void)state;
+	memcpy(all, files, sizeof(all));
+	memcpy(copy, field, sizeof(copy));
+	put_le32(copy + 5, crc32_update(0, "gr\x94\xe1", 4));
+	all[ARRAY_SIZE(all) - 1].extra = copy;
+	z = zip_make(all, ARRAY_SIZE(all), (struct zip_end){ 0 });
+	c = open_zip(&z.out);
+	assert_int_equal(c->n_entries, ARRAY_SIZE(names));
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		assert_string_equal(c->entries[i].name, names[i]);
+		assert_int_equal(c->entries[i].name_len, strlen(names[i]));
+		if (i) {
+			all[0] = (struct zip_file){ .name = names[i],
+						    .data = "xyz" + i - 1,
+						    .n = 1 };
+			expect_content(c, &all[0]);
+		}
+	}
+	container_close(c);
+	buf_finish(&z.out);
+}
+
+/* A mark of a writer that could have split the archive, and a locator that counts no disks. */
+static void test_begins_and_ends(void **state)
+{
+	static const struct zip_file file = { .name = "a", .data = "x", .n = 1 };
+
+	(void)state;
+	for (size_t i = 0; i < 4; i++) {
+		struct zip_made z = zip_make(&file, 1, (struct zip_end){ .zip64 = i == 3 });
+		struct buf b = buf_init(SIZE_MAX / 2);
+		struct container *c;
+		struct mem_source *m;
+		int r;
+
+		if (i < 3) {
+			assert_int_equal(buf_add(&b, i ? i > 1 ? "PK01" : "PK\7\10" : "PK00", 4),
+					 0);
+			put_le32(z.out.data + z.central[0] + 42, 4);
+			put_le32(z.out.data + z.eocd + 16, (uint32_t)z.directory + 4);
+		} else {
+			put_le32(z.out.data + z.locator + 16, 0);
+		}
+		assert_int_equal(buf_add(&b, z.out.data, z.out.len), 0);
+		m = mem_source(b.data, b.len);
+		r = zip_open(&m->source, NULL, &c);
+		source_unref(&m->source);
+		assert_int_equal(r, i == 2 ? -EBADMSG : 0);
+		if (r == 0) {
+			expect_content(c, &file);
+			container_close(c);
+		}
+		buf_finish(&b);
+		buf_finish(&z.out);
+	}
+}
+
+/* The bits that say how well Deflate has compressed, and UTF-8 where the name is ASCII. */
+static void test_flags_differ(void **state)
+{
+	static const struct zip_file file = {
+		.name = "a", .data = "xxxxxxxxxxxxxxxx", .n = 16, .method = METHOD_DEFLATE
+	};
+	static const unsigned bits[] = { 1 << 1, 1 << 2, 1 << 1 | 1 << 2 | 1 << 11 };
+
+	(void)state;
+	for (size_t i = 0; i < 2 * ARRAY_SIZE(bits); i++) {
+		struct zip_made z = zip_make(&file, 1, (struct zip_end){ 0 });
+		struct container *c;
+
+		put_le16(z.out.data + (i & 1 ? z.local[0] + 6 : z.central[0] + 8),
+			 (uint16_t)bits[i / 2]);
+		c = open_zip(&z.out);
+		expect_content(c, &file);
+		container_close(c);
+		buf_finish(&z.out);
+	}
+}
+
+/* All ones are the size itself where no zip64 field has another one. */
+static void test_size_of_all_ones(void **state)
+{
+	static const struct zip_file file = {
+		.name = "a", .data = "x", .n = 1, .method = METHOD_ZSTD
+	};
+	struct zip_made z = zip_make(&file, 1, (struct zip_end){ 0 });
+	struct container *c;
+	struct source *s;
+	uint64_t off;
+
+	(void)state;
+	put_le32(z.out.data + z.central[0] + 24, UINT32_MAX);
+	put_le32(z.out.data + z.local[0] + 22, UINT32_MAX);
+	c = open_zip(&z.out);
+	assert_true(c->entries[0].size == UINT32_MAX);
+	assert_int_equal(container_locate(c, &c->entries[0], &s, &off), 0);
+	assert_int_equal(off, z.data[0]);
+	source_unref(s);
+	container_close(c);
+	buf_finish(&z.out);
+}
+
 /* An extra field that fills its 16 bits, in a header that no small read holds. */
 static void test_long_header(void **state)
 {
@@ -441,6 +564,10 @@ int main(void)
 		cmocka_unit_test(test_empty),
 		cmocka_unit_test(test_kinds),
 		cmocka_unit_test(test_order),
+		cmocka_unit_test(test_names),
+		cmocka_unit_test(test_begins_and_ends),
+		cmocka_unit_test(test_flags_differ),
+		cmocka_unit_test(test_size_of_all_ones),
 		cmocka_unit_test(test_long_header),
 		cmocka_unit_test(test_long_comment),
 		cmocka_unit_test(test_reads),

@@ -71,8 +71,8 @@ static const struct change {
 	{ CENTRAL, 0, 10, 2, 9, "unsupported compression method" },
 	{ CENTRAL, 0, 20, 4, 9, "is Stored, but its two sizes differ" },
 	{ CENTRAL, 0, 24, 4, 11, "is Stored, but its two sizes differ" },
-	{ CENTRAL, 0, 24, 4, UINT32_MAX, "needs a zip64 extra field, but there is none" },
-	{ CENTRAL, 0, 42, 4, UINT32_MAX, "needs a zip64 extra field, but there is none" },
+	{ CENTRAL, 0, 24, 4, UINT32_MAX, "is Stored, but its two sizes differ" },
+	{ CENTRAL, 0, 42, 4, UINT32_MAX, "is outside of the archive" },
 	{ CENTRAL, 0, 42, 4, 1, "data before the first entry" },
 	{ CENTRAL, 0, 34, 2, 1, "is on another disk" },
 	{ CENTRAL, 3, 34, 2, UINT16_MAX, "is on another disk" },
@@ -106,12 +106,16 @@ static const struct change {
 	{ CENTRAL, 1, 42, 4, 0, "overlaps what follows" },
 	{ LOCAL, 0, 0, 4, 0, "has no local header" },
 	{ LOCAL, 0, 6, 2, 2, "has other flags" },
+	{ LOCAL, 1, 6, 2, 4, "has other flags" },
+	{ LOCAL, 0, 6, 2, 1, "has other flags" },
+	{ LOCAL, 0, 6, 2, 8, "has other flags" },
+	{ LOCAL, 0, 6, 2, 1 << 15, "has other flags" },
 	{ LOCAL, 0, 8, 2, 8, "has another compression method" },
 	{ LOCAL, 0, 14, 4, 1, "has another crc" },
 	{ LOCAL, 0, 14, 4, 0, "has another crc" },
 	{ LOCAL, 0, 18, 4, 9, "has other sizes" },
 	{ LOCAL, 0, 22, 4, 9, "has other sizes" },
-	{ LOCAL, 0, 22, 4, UINT32_MAX, "needs a zip64 extra field" },
+	{ LOCAL, 0, 22, 4, UINT32_MAX, "has other sizes" },
 	{ LOCAL, 0, 26, 2, 4, "has another name" },
 	{ LOCAL, 0, 26, 2, 60000, "overlaps what follows" },
 	{ LOCAL, 0, 28, 2, 1, "has a cut-off extra field" },
@@ -154,6 +158,7 @@ static const struct change {
 	{ LOCATOR, 0, 0, 4, 0, "needs a zip64 record" },
 	{ LOCATOR, 0, 4, 4, 1, "multi-disk" },
 	{ LOCATOR, 0, 16, 4, 2, "multi-disk" },
+	{ LOCATOR, 0, 16, 4, UINT32_MAX, "multi-disk" },
 	{ LOCATOR, 0, 8, 8, UINT64_MAX, "points outside" },
 	{ LOCATOR, 0, 8, 8, 0, "does not point to a zip64 end record" },
 	{ EOCD, 0, 8, 4, 5 << 16 | 5, "disagrees with the end record" },
@@ -444,9 +449,10 @@ static void test_names_clash(void **state)
 	static const struct {
 		const char *a, *b, *says;
 	} clashes[] = {
-		{ "a", "a", "duplicate entry" },  { "a", "a/b", "is below" },
-		{ "a/b/c", "a/b", "is below" },	  { "a/", "a/", "duplicate entry" },
-		{ "a", "a/", "duplicate entry" },
+		{ "a", "a", "duplicate entry" },     { "a", "a/b", "is below" },
+		{ "a/b/c", "a/b", "is below" },	     { "./a", "a", "duplicate entry" },
+		{ "a", "a/", "duplicate entry" },    { "./a/", "a", "duplicate entry" },
+		{ "./a", "./a", "duplicate entry" }, { "./a/b", "a", "is below" },
 	};
 	struct log_seen *seen = log_watch();
 
@@ -485,10 +491,24 @@ static void test_extra_fields(void **state)
 		{ "\x01\0\x05\0\0\0\0\0\0", 9, "has a short zip64" },
 		{ "\x01\0\x08\0\1\0\0\0\0\0\0\0", 12, NULL },
 		{ "\x01\0\x08\0\2\0\0\0\0\0\0\0", 12, "disagrees with its header" },
-		{ "up\x06\0\x01\0\0\0\0a", 10, NULL },
-		{ "up\x06\0\x01\0\0\0\0b", 10, "has another name" },
-		{ "up\x06\0\x02\0\0\0\0a", 10, "has another name" },
-		{ "up\x05\0\x01\0\0\0\0", 9, "has another name" },
+		{ "\0", 1, NULL },
+		{ "\0\0", 2, NULL },
+		{ "UT\x01\0\0\0\0\0", 8, NULL },
+		{ "\0\1", 2, "has a cut-off extra field" },
+		{ "UT\x01\0\0\0\0\1", 8, "has a cut-off extra field" },
+		/* with the crc of "a", and with another one */
+		{ "up\x06\0\x01\x43\xbe\xb7\xe8"
+		  "a",
+		  10, NULL },
+		{ "up\x06\0\x01\x43\xbe\xb7\xe8"
+		  "b",
+		  10, "has another name" },
+		{ "up\x06\0\x01\0\0\0\0b", 10, NULL },
+		{ "up\x06\0\x02\0\0\0\0b", 10, NULL },
+		{ "up\x07\0\x02\x43\xbe\xb7\xe8\xc3\xa9", 11, "has another name" },
+		{ "up\x08\0\x01\x43\xbe\xb7\xe8\xc3\xa9/", 12, "has another name" },
+		{ "up\x0a\0\x01\x43\xbe\xb7\xe8\xc3\xa9/\xc3\xa9", 14, "has another name" },
+		{ "up\x05\0\x01\x43\xbe\xb7\xe8", 9, "has another name" },
 		{ "up\x04\0\x01\0\0\0", 8, "has a short Unicode path" },
 		{ "up\x06\0\x01\0\0\0\0aup\x06\0\x01\0\0\0\0a", 20, "duplicate Unicode path" },
 	};
@@ -510,6 +530,102 @@ static void test_extra_fields(void **state)
 			assert_says(seen, list[i].says);
 		buf_finish(&z.out);
 	}
+	carton_log_set(NULL, NULL);
+}
+
+/* The field counts if it has the crc of the header's name, and both headers have it. */
+static void test_unicode_paths(void **state)
+{
+	static const struct {
+		const char *name, *unicode;
+		bool local, central;
+		const char *says; /* NULL: it is good */
+	} list[] = {
+		{ "d/\x94", "d/\xc3\xb6", true, true, NULL },
+		{ "./d/\x94", "./d/\xc3\xb6", true, true, NULL },
+		{ "\xc3\xb6", "\xc3\xb6", true, true, NULL },
+		{ "a", "\xc3\xb6", false, false, NULL },
+		{ "d/\x94", "d/\xc3\xb6", false, true, "another name in its local header" },
+		{ "\xc3\xb6", "\xc3\xb6", false, true, "another name in its local header" },
+		{ "d/\x94", "d/\xc3\xb6", true, false, "is not UTF-8" },
+		{ "d/\x94", "d/\xc3\xb6", false, false, "is not UTF-8" },
+		{ "\xc3\xb6", "\xc3\xb6", true, false, "not the UTF-8 flag" },
+		{ "d/\x94", "\xc3\xb6", true, true, "that has another name" },
+		{ "\x94\x01", "\xc3\xb6", true, true, "that has another name" },
+		{ "\x94", "../\xc3\xb6", true, true, "that has another name" },
+		{ "../\x94", "../\xc3\xb6", true, true, "has a \"..\" component" },
+		{ "\x94", "\xff", true, true, "is not UTF-8" },
+	};
+	struct log_seen *seen = log_watch();
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(list); i++) {
+		struct buf extra = buf_init(100);
+		size_t len = strlen(list[i].name), at;
+		struct zip_file file = { .name = list[i].name, .data = "x", .n = 1 };
+		struct zip_made z;
+		int r;
+
+		zip_put(&extra, 0x7075, 2);
+		zip_put(&extra, 5 + strlen(list[i].unicode), 2);
+		zip_put(&extra, 1, 1);
+		zip_put(&extra, crc32_update(0, list[i].name, len), 4);
+		buf_adds(&extra, list[i].unicode);
+		file.extra = extra.data;
+		file.extra_len = extra.len;
+		z = zip_make(&file, 1, (struct zip_end){ 0 });
+		/* with a wrong crc, it is as if it was not there */
+		at = 30 + len + 5;
+		z.out.data[z.local[0] + at] ^= !list[i].local;
+		z.out.data[z.central[0] + at + 16] ^= !list[i].central;
+		r = read_all(z.out.data, z.out.len);
+		if (r != (list[i].says ? -EBADMSG : 0))
+			fail_msg("name %zu: %d, \"%s\"", i, r, seen->message);
+		if (list[i].says)
+			assert_says(seen, list[i].says);
+		buf_finish(&z.out);
+		buf_finish(&extra);
+	}
+	carton_log_set(NULL, NULL);
+}
+
+/* A directory that is left out is checked as all are. */
+static void test_directories_again(void **state)
+{
+	static const char *const names[] = { "d/", "./d/", "./", "/" };
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		struct zip_file files[] = { { .name = "d/" },
+					    { .name = names[i], .data = "x", .n = 1 } };
+		struct zip_made z = zip_make(files, 2, (struct zip_end){ 0 });
+
+		/* the central header says that it has none */
+		put_le64(z.out.data + z.central[1] + 16, 0);
+		put_le32(z.out.data + z.central[1] + 24, 0);
+		assert_not_opened(&z, "has another crc in its local header");
+		buf_finish(&z.out);
+	}
+}
+
+/* A zip64 locator of 0 disks, where the end record itself leads to a directory, too. */
+static void test_no_disks(void **state)
+{
+	struct zip_made z = zip_make(good_files, ARRAY_SIZE(good_files),
+				     (struct zip_end){ .zip64 = true });
+	struct log_seen *seen = log_watch();
+
+	(void)state;
+	put_le32(z.out.data + z.locator + 16, 0);
+	assert_int_equal(read_all(z.out.data, z.out.len), 0);
+	for (size_t i = 1; i < 4; i++) {
+		put_le32(z.out.data + z.eocd + 12,
+			 i & 1 ? (uint32_t)(z.record - z.directory) : UINT32_MAX);
+		put_le32(z.out.data + z.eocd + 16, i & 2 ? (uint32_t)z.directory : UINT32_MAX);
+		assert_int_equal(read_all(z.out.data, z.out.len), -EBADMSG);
+		assert_says(seen, "multi-disk");
+	}
+	buf_finish(&z.out);
 	carton_log_set(NULL, NULL);
 }
 
@@ -706,6 +822,9 @@ int main(void)
 		cmocka_unit_test(test_second_end),
 		cmocka_unit_test(test_names_clash),
 		cmocka_unit_test(test_extra_fields),
+		cmocka_unit_test(test_unicode_paths),
+		cmocka_unit_test(test_directories_again),
+		cmocka_unit_test(test_no_disks),
 		cmocka_unit_test(test_reported),
 		cmocka_unit_test(test_long_record),
 		cmocka_unit_test(test_end_in_data),
