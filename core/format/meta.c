@@ -316,6 +316,15 @@ static void *table_element(struct meta *m, const struct table *t, size_t index)
 	return (char *)*array + index * t->size;
 }
 
+/* A header is not the only way to write a table: keys with dots in them make one, too. */
+static void note_runner(struct meta *m, const struct toml_path *path, enum toml_type type)
+{
+	if (toml_path_is(path, "runner") ?
+		    type == TOML_TABLE :
+		    path->n > 1 && toml_is_key(&path->steps[0], "runner") && path->steps[1].key)
+		m->has_runner = true;
+}
+
 static int on_begin(void *ctx, const struct toml_path *path, enum toml_type type, size_t line)
 {
 	const struct toml_value value = { .type = type, .line = line };
@@ -323,8 +332,7 @@ static int on_begin(void *ctx, const struct toml_path *path, enum toml_type type
 	const struct table *t = find_table(path);
 	void *element;
 
-	if (toml_path_is(path, "runner"))
-		rd->m->has_runner = true;
+	note_runner(rd->m, path, type);
 	if (meta_is_option(path))
 		return meta_add_option(rd->m, path, type, line, NULL);
 	if (!t)
@@ -368,6 +376,7 @@ static int on_value(void *ctx, const struct toml_path *path, const struct toml_v
 	const struct table *t = find_table(path);
 	void *element;
 
+	note_runner(rd->m, path, v->type);
 	if (!t)
 		return take_top(rd->m, path, v);
 	if (path->n < 3 || !path->steps[2].key)

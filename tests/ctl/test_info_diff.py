@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """cartonctl info laid out for people, and cartonctl diff."""
+import itertools
 import json
 import struct
+import tomllib
 
 import pytest
 
@@ -55,6 +57,58 @@ def test_info_has_the_runner_on_one_line(work):
     assert not any(line.startswith(('framework', 'compat')) for line in lines)
     lines = ctl('info', Carton(TOML.replace(b'=3.11', b'*')).write(work / 'any.carton')).stdout.splitlines()
     assert 'runner       python, framework of any version, compat version 1' in lines
+
+
+RUNNER = {
+    'header': "[runner]\nrunner_name = 'r'\nrequired_framework_version = '*'\nrunner_compat_version = 1\n",
+    'dotted': "runner.runner_name = 'r'\nrunner.required_framework_version = '*'\nrunner.runner_compat_version = 1\n",
+    'inline': "runner = { runner_name = 'r', required_framework_version = '*', runner_compat_version = 1 }\n",
+    'quoted': '"runner" . \'runner_name\' = \'r\'\nrunner."required_framework_version" = "*"\n'
+              '"\\u0072unner".runner_compat_version = 1\n',
+    'spaces': " [ runner ] # of it\n\trunner_name = 'r'\nrequired_framework_version='*'\r\nrunner_compat_version=0x1\n",
+}
+OPTS = {
+    'none': '',
+    'header': "[runner.opts]\na.b = 1\nc = [1, 2]\n",
+    'header of a table in it': "[runner.opts.a]\nb = 1\n",
+    'dotted': "{}opts.a.b = 1\n{}opts.c = 'x'\n",
+    'inline': "{}opts = {{ a = {{ b = 1 }}, c = true }}\n",
+    'inline, dotted': "{}opts = {{ a.b = 1, c = 1.5 }}\n",
+}
+TABLES = {
+    'headers': "[[input]]\nname = 'x'\ndtype = 'float32'\nshape = '*'\n[[output]]\nname = 'y'\ndtype = 'int8'\nshape = [1]\n"
+               "[[example]]\ninputs.x = '@misc/d'\n[example.sample_out]\ny = '@misc/d'\n",
+    'inline': "input = [{ name = 'x', dtype = 'float32', shape = '*' }]\n"
+              "output = [\n  { name = 'y', dtype = 'int8', shape = [\n1,\n] },\n]\n"
+              "example = [{ inputs.x = '@misc/d', sample_out = { y = '@misc/d' } }]\n",
+}
+
+
+def test_all_ways_to_write_a_table(work):
+    """All commands read the same in carton.toml, which is what Python's tomllib reads there."""
+    tried = 0
+    for (runner, opts), tables in zip(itertools.product(RUNNER, OPTS), itertools.cycle(TABLES)):
+        prefix = '' if runner in ('header', 'spaces') else 'runner.'
+        if runner == 'inline' and opts != 'none' or prefix and opts.startswith('header') and tables == 'inline':
+            continue            # an inline table is complete, and keys behind a header are in its table
+        # dotted keys at the top are before all headers
+        parts = [RUNNER[runner] + OPTS[opts].format(prefix, prefix), TABLES[tables]]
+        text = 'spec_version = 1\n' + ''.join(parts if prefix else parts[::-1])
+        want = tomllib.loads(text)
+        c = Carton(text.encode())
+        c.add('model/a', b'a')
+        c.add('misc/d', b'd')
+        path = c.write(work / f'{tried}.carton')
+        got = json.loads(ctl('info', '--json', path).stdout)
+        assert got['runner'] == want['runner'] | {'opts': want['runner'].get('opts', {})}, text
+        for ours, theirs in (('inputs', 'input'), ('outputs', 'output')):
+            assert [{k: t[k] for k in t if t[k] is not None} for t in got[ours]] == want[theirs], text
+        assert [(t['inputs'], t['sample_out']) for t in got['examples']] == [
+            (t['inputs'], t['sample_out']) for t in want['example']], text
+        if opts == 'none':      # a table is no option that the reference loader takes
+            assert ctl('verify', path).stderr == '', text
+        tried += 1
+    assert tried > 20
 
 
 def test_info_joins_paragraphs_but_no_lists(work):
