@@ -94,7 +94,8 @@ static int add_url(struct reader *rd, struct link *link, const struct toml_value
 {
 	const char *fault = v->type != TOML_STRING	 ? "a URL that is not a string" :
 			    memchr(v->str, '\0', v->len) ? "a URL that contains a NUL character" :
-							   http_url_fault(v->str);
+							   NULL;
+	const char *bad = fault ? NULL : http_url_fault(v->str);
 	char **urls;
 	int r;
 
@@ -102,6 +103,12 @@ static int add_url(struct reader *rd, struct link *link, const struct toml_value
 		return -EFBIG;
 	if (fault)
 		return set_fault(link, v->line, fault);
+	if (bad && !link->bad_url) {
+		link->bad_url = bad;
+		link->bad_line = v->line;
+	}
+	if (bad)
+		return 0;
 	_Static_assert(MAX_HASH_URLS == 256, "as the message says");
 	if (link->n_urls == MAX_HASH_URLS)
 		return set_fault(link, v->line, "more than 256 URLs");
@@ -203,6 +210,14 @@ static void join_sizes(struct reader *rd)
 	}
 }
 
+static void set_no_url(struct link *link)
+{
+	if (link->bad_url)
+		set_fault(link, link->bad_line, link->bad_url);
+	else
+		set_fault(link, link->line, "no URL");
+}
+
 int links_parse(const char *text, size_t n, struct budget *budget, struct links **ret)
 {
 	const struct toml_events events = { .begin = on_begin,
@@ -221,7 +236,7 @@ int links_parse(const char *text, size_t n, struct budget *budget, struct links 
 		set_error(rd.l, 0, "it has no version");
 	for (size_t i = 0; i < rd.l->n && r == 0; i++)
 		if (rd.l->list[i].n_urls == 0)
-			set_fault(&rd.l->list[i], rd.l->list[i].line, "no URL");
+			set_no_url(&rd.l->list[i]);
 	if (r == 0 && rd.l->n)
 		qsort(rd.l->list, rd.l->n, sizeof(*rd.l->list), compare_links);
 	if (r == 0)

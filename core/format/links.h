@@ -37,11 +37,13 @@
 struct link {
 	uint8_t sha256[SHA256_SIZE];
 	bool user;   /* the user has named where all its URLs lead: they may be private */
-	char **urls; /* of the same content, in file order */
+	char **urls; /* of the same content, in file order; those that can be asked */
 	size_t n_urls;
 	uint64_t size;	     /* LINKS_NO_SIZE: LINKS does not say */
 	size_t line;	     /* of `fault`, else of the hash */
 	const char *fault;   /* why it cannot be used; NULL: usable */
+	size_t bad_line;     /* of `bad_url` */
+	const char *bad_url; /* why a URL is left out, which no server can deliver; NULL: none is */
 	atomic_size_t first; /* the URL that worked last */
 };
 

@@ -112,6 +112,16 @@ static int links_fault(struct loader *l, size_t line, const char *what, const ch
 	return 0;
 }
 
+/* Says once that URLs are left out: of the first path that needs a link with such a one. */
+static void warn_bad_url(struct loader *l, const struct link *link, const char *path)
+{
+	if (link->bad_url && !l->said_bad_url)
+		carton_log(CARTON_LOG_WARNING, "LINKS",
+			   "line %zu: %s; \"%s\" is fetched from its other URLs", link->bad_line,
+			   link->bad_url, path);
+	l->said_bad_url |= link->bad_url != NULL;
+}
+
 /* Handles a path that the container lacks: the same bytes under another name, or LINKS. */
 static int add_missing(struct loader *l, const char *path)
 {
@@ -136,6 +146,8 @@ static int add_missing(struct loader *l, const char *path)
 		return links_fault(l, l->links->error.line, l->links->error.text, path);
 	if (!object_entry(o) && link->fault)
 		return links_fault(l, link->line, link->fault, path);
+	if (!object_entry(o))
+		warn_bad_url(l, link, path);
 	return add_special(l, NULL, o);
 }
 

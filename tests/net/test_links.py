@@ -176,6 +176,19 @@ def test_failover(linked, fault, kind):
     as_expected(m, c)
 
 
+@pytest.mark.parametrize('bad', ['ftp://mirror.example/x', 'file:///srv/x', 'htps://host/x', '',
+                                 'http://ho st/x', 's3://'])
+def test_url_that_nobody_can_ask(linked, fault, work, bad):
+    """It counts as one that fails; where it is the only one, the file has none."""
+    data = fault_bytes(10)
+    m, c = linked(x=(data, bad, fault.url('good', size=10), bad))
+    assert len(lines_of(m.log(), r'warning: LINKS: line 3: .*"model/x" is fetched from its other URLs')) == 1, m.log()
+    as_expected(m, c)
+    carton_of(work, 'alone.carton', x=(data, bad))
+    p = ctl('ls', work / 'alone.carton', check=False)
+    assert p.returncode == 1 and 'LINKS: line 3: ' in p.stderr and 'needed by "model/x"' in p.stderr
+
+
 def test_good_url_comes_first(linked, fault, cache):
     """The one that worked last is asked first, and the others not at all."""
     data = fault_bytes(N)
