@@ -4,7 +4,8 @@
  *
  * Each file is written under a temporary name and then renamed, so no file is ever incomplete.
  * MANIFEST comes last: a directory that has it is complete. Files that are there with the right
- * hash are kept, so an interrupted extraction is resumed by running it again.
+ * hash are kept, so an interrupted extraction is resumed by running it again. No file is put over
+ * another one of the carton, which the file system takes for the same (ctl/outnames.h).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,6 +19,7 @@
 
 #include "ctl/ctl.h"
 #include "ctl/outdir.h"
+#include "ctl/outnames.h"
 #include "common/numbers.h"
 #include "common/progress.h"
 #include "ctl/term.h"
@@ -29,6 +31,7 @@
 struct extract {
 	struct carton *c;
 	struct outdir out;
+	struct outnames names;
 	struct ctl_files files;
 	atomic_size_t next; /* the index in `files` that the next thread takes */
 	atomic_size_t failed, kept;
@@ -184,7 +187,7 @@ static int extract_one(struct extract *x, size_t i, struct outdir_parent *p)
 	r = outdir_parent(&x->out, p, path, &name);
 	if (r < 0)
 		return report(x, path, "be made", r);
-	if (!x->out.fresh && !carton_target(node) && is_there(x, node, p->fd, name)) {
+	if (outnames_was_there(node) && !carton_target(node) && is_there(x, node, p->fd, name)) {
 		struct carton_stat st;
 
 		carton_stat(node, &st);
@@ -194,11 +197,15 @@ static int extract_one(struct extract *x, size_t i, struct outdir_parent *p)
 	}
 	snprintf(tmp_name, sizeof(tmp_name), "%zu", i);
 	r = make_file(x, node, path, tmp_name);
-	if (r == 0 && renameat(x->out.tmp, tmp_name, p->fd, name) < 0)
-		r = report(x, path, "be replaced", -errno);
+	if (r < 0) {
+		unlinkat(x->out.tmp, tmp_name, 0);
+		return r;
+	}
+	r = outnames_place(&x->names, tmp_name, p->fd, node);
 	if (r < 0)
 		unlinkat(x->out.tmp, tmp_name, 0);
-	return r;
+	/* that of a name is reported when all are known */
+	return r < 0 && r != -EEXIST ? report(x, path, "be replaced", r) : r;
 }
 
 /* ---- all files ---- */
@@ -262,6 +269,8 @@ static void add_file(void *ctx, struct carton_node *node)
 	struct extract *x = ctx;
 	struct carton_stat st;
 
+	if (!outnames_choose(node))
+		return;
 	ctl_add_file(&x->files, node);
 	carton_stat(node, &st);
 	if (st.kind == CARTON_FILE)
@@ -317,6 +326,47 @@ int ctl_extract_prepare(struct args *a)
 	return 0;
 }
 
+/* Has a step for all names failed? Each name is reported at the end. */
+static bool names_failed(struct extract *x, int r)
+{
+	if (r < 0)
+		atomic_store(&x->bad, true);
+	if (r < 0 && r != -EEXIST)
+		ctl_failed(x->out.path, r);
+	return r < 0;
+}
+
+/* Says what is missing. Returns the exit status. */
+static int failed(const struct extract *x)
+{
+	char count[TERM_COUNT];
+	size_t n = atomic_load(&x->failed);
+
+	outnames_report(&x->names);
+	text_line(stderr, "cartonctl: %s not extracted%s",
+		  n ? term_count(n, "file", count) : "the carton is",
+		  atomic_load(&x->full)	 ? "; make room, and run it again to resume" :
+		  atomic_load(&x->later) ? "; run it again to resume" :
+					   "");
+	return atomic_load(&x->bad) ? EXIT_BAD : EXIT_LATER;
+}
+
+/* Extracts all files; MANIFEST, if it is one of them, comes last. */
+static void extract_all(struct extract *x, struct carton_node *manifest)
+{
+	/* of one that was interrupted, much is there */
+	if (x->out.fresh)
+		carton_want(&(struct carton_files){ x->files.list, x->files.n });
+	run_threads(x);
+	if (atomic_load(&x->failed) || atomic_load(&x->full))
+		return;
+	if (names_failed(x, outnames_check(&x->names, &x->files)) || !manifest)
+		return;
+	x->files.list[x->files.n++] = manifest; /* the list has room for it */
+	atomic_store(&x->next, x->files.n - 1);
+	run_thread(x);
+}
+
 static int extract(struct extract *x, const struct args *a)
 {
 	char count[2 * TERM_COUNT], size[SIZE_TEXT];
@@ -325,23 +375,10 @@ static int extract(struct extract *x, const struct args *a)
 
 	if (status != EXIT_GOOD)
 		return status;
-	/* of one that was interrupted, much is there */
-	if (x->out.fresh)
-		carton_want(&(struct carton_files){ x->files.list, x->files.n });
-	run_threads(x);
-	if (manifest && atomic_load(&x->failed) == 0 && !atomic_load(&x->full)) {
-		x->files.list[x->files.n++] = manifest; /* the list has room for it */
-		atomic_store(&x->next, x->files.n - 1);
-		run_thread(x);
-	}
-	if (atomic_load(&x->failed)) {
-		text_line(stderr, "cartonctl: %s not extracted%s",
-			  term_count(atomic_load(&x->failed), "file", count),
-			  atomic_load(&x->full)	 ? "; make room, and run it again to resume" :
-			  atomic_load(&x->later) ? "; run it again to resume" :
-						   "");
-		return atomic_load(&x->bad) ? EXIT_BAD : EXIT_LATER;
-	}
+	if (!names_failed(x, outnames_begin(&x->names, &x->files)))
+		extract_all(x, manifest);
+	if (atomic_load(&x->failed) || atomic_load(&x->bad))
+		return failed(x);
 	printf("%s, %s in ", ctl_count(x->files.n - x->n_links, x->n_links, count),
 	       format_size(x->total, size));
 	term_put(x->out.path);
@@ -353,7 +390,8 @@ static int extract(struct extract *x, const struct args *a)
 
 int ctl_extract(struct carton *c, const struct args *a)
 {
-	struct extract x = { .c = c };
+	struct extract x = { .c = c,
+			     .names = { .out = &x.out, .lock = PTHREAD_MUTEX_INITIALIZER } };
 	int r = outdir_open(a->paths[0], &x.out), status;
 
 	if (r == -EBUSY)
@@ -361,6 +399,7 @@ int ctl_extract(struct carton *c, const struct args *a)
 	if (r < 0)
 		return r == -EPERM ? EXIT_BAD : ctl_failed(a->paths[0], r);
 	status = extract(&x, a);
+	outnames_finish(&x.names);
 	outdir_close(&x.out);
 	free(x.files.list);
 	return status;

@@ -22,14 +22,16 @@ bool outdir_trusts(const struct outdir *o, const struct stat *st)
 }
 
 /*
- * Opens a directory beneath `at`, and makes it if it is missing. -EPERM: another user has made it.
+ * Opens a directory beneath `at`, and makes it if it is missing (*ret_made). -EPERM: another user
+ * has made it.
  */
-static int enter(const struct outdir *o, int at, const char *name)
+static int enter(const struct outdir *o, int at, const char *name, bool *ret_made)
 {
 	int fd = openat(at, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	struct stat st;
 
-	if (fd < 0 && errno == ENOENT && (mkdirat(at, name, 0777) == 0 || errno == EEXIST))
+	*ret_made = fd < 0 && errno == ENOENT && mkdirat(at, name, 0777) == 0;
+	if (*ret_made || (fd < 0 && errno == EEXIST))
 		fd = openat(at, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
@@ -41,9 +43,9 @@ static int enter(const struct outdir *o, int at, const char *name)
 
 /*
  * Opens the directory at the first bytes of `path`, beneath the output directory; missing
- * directories are made.
+ * directories are made. *ret_made: the last one was; untouched if there is none.
  */
-static int open_directory(const struct outdir *o, const char *path, size_t len)
+static int open_directory(const struct outdir *o, const char *path, size_t len, bool *ret_made)
 {
 	int at = fcntl(o->root, F_DUPFD_CLOEXEC, 0), next = at < 0 ? -errno : at;
 	const char *end = path + len;
@@ -55,7 +57,7 @@ static int open_directory(const struct outdir *o, const char *path, size_t len)
 		if (n < sizeof(name)) {
 			memcpy(name, path, n);
 			name[n] = '\0';
-			next = enter(o, at, name);
+			next = enter(o, at, name, ret_made);
 		} else {
 			next = -ENAMETOOLONG;
 		}
@@ -66,18 +68,24 @@ static int open_directory(const struct outdir *o, const char *path, size_t len)
 	return next;
 }
 
+int outdir_directory(const struct outdir *o, const char *path, bool *ret_made)
+{
+	return open_directory(o, path, strlen(path), ret_made);
+}
+
 int outdir_parent(const struct outdir *o, struct outdir_parent *p, const char *path,
 		  const char **ret_name)
 {
 	const char *slash = strrchr(path, '/');
 	size_t len = slash ? (size_t)(slash - path) : 0;
+	bool made;
 
 	*ret_name = slash ? slash + 1 : path;
 	if (p->fd >= 0 && len == p->len && memcmp(path, p->path, len) == 0)
 		return 0;
 	if (p->fd >= 0)
 		close(p->fd);
-	p->fd = open_directory(o, path, len);
+	p->fd = open_directory(o, path, len, &made);
 	p->len = len;
 	memcpy(p->path, path, len);
 	return p->fd < 0 ? p->fd : 0;

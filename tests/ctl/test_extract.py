@@ -188,6 +188,87 @@ def test_root_extracts_for_another_user(work):
     assert p.returncode == 0, p.stderr
 
 
+# ---- a file system that takes two names for one ----
+
+FOLDED = {
+    'case': ('model/Readme.txt', 'model/readme.txt'),
+    'dots': ('model/end', 'model/end..'),
+    'unicode': ('model/caf\xe9', 'model/cafe\u0301'),
+    'directories': ('model/Data/first', 'model/data/second'),
+    'a file and a directory': ('model/Data/first', 'model/data'),
+    'MANIFEST': ('MANIFEST', 'Manifest'),
+}
+
+
+def beside(p, out, *names):
+    """The program has failed, and one line has the path of one of them and that of the other."""
+    assert p.returncode == 1 and p.stdout == '', p.stdout + p.stderr
+    assert any(f'cartonctl: {x}: cannot be in {out} beside {y}: they are one name to its file system;' in p.stderr
+               for x, y in (names, names[::-1])), p.stderr
+
+
+@pytest.mark.parametrize('same', [False, True], ids=['other bytes', 'same bytes'])
+@pytest.mark.parametrize('kind', FOLDED)
+def test_two_names_that_are_one(work, disk, kind, same):
+    """No file is put over another of the carton, now or when it is run again, and there is no MANIFEST."""
+    pair = FOLDED[kind]
+    c = Carton().add('model/other', b'other')
+    for name in pair:
+        if name != 'MANIFEST':
+            c.add(name, b'same' if same else name.encode())
+    disk.set('fold')
+    path, out = c.write(work / 'm.carton'), disk.path / 'out'
+    directories = [os.path.dirname(x) for x in pair] if kind == 'directories' else pair
+    if kind.endswith('a directory'):
+        directories = ('model/Data', 'model/data')
+    for _ in range(2):
+        beside(ctl('extract', path, out), out, *directories)
+        there = {n: what for n, what in scan(disk.files / 'out').items() if n != TMP}
+        assert 'MANIFEST' not in there and not (disk.files / 'out' / TMP).exists()
+        # which of two was kept under the name of the other is not known, but it is whole
+        want = expected(c.files())
+        whole = [want[n] for n in pair if n in want]
+        assert all(what == want[n] or (n in pair and what in whole) for n, what in there.items()), there
+
+
+def test_names_that_the_file_system_changes(work, disk):
+    """One that is kept as another, with no second: the copy would not be the carton."""
+    disk.set('fold')
+    out = disk.path / 'out'
+    path = Carton().add('model/end.', b'x').write(work / 'm.carton')
+    p = ctl('extract', path, out)
+    assert p.returncode == 1 and 'model/end.: cannot be in' in p.stderr and 'changes this name' in p.stderr, p.stderr
+    assert not (out / 'MANIFEST').exists()
+
+
+def test_a_file_that_was_there_under_another_name(work, disk):
+    """It is the user's own, and is not replaced."""
+    disk.set('fold')
+    out = disk.path / 'out'
+    (out / 'model').mkdir(parents=True)
+    (out / 'model/README').write_text('mine')
+    p = ctl('extract', Carton().add('model/readme', b'new').write(work / 'm.carton'), out)
+    assert p.returncode == 1 and 'model/readme: cannot be in' in p.stderr, p.stderr
+    assert (out / 'model/README').read_text() == 'mine' and not (out / 'MANIFEST').exists()
+
+
+def test_names_that_a_folding_file_system_tells_apart(work, disk):
+    """All that is there under its own name is kept or replaced, as elsewhere."""
+    c = sample()
+    disk.set('fold')
+    path, out = c.write(work / 'm.carton'), disk.path / 'out'
+    assert ctl('extract', path, out).returncode == 0
+    (out / 'model/main.py').write_bytes(b'damaged')
+    os.remove(out / 'MANIFEST')
+    p = ctl('extract', path, out)
+    assert p.returncode == 0 and ' kept' in p.stdout, p.stderr
+    assert scan(disk.files / 'out') == expected(c.files(), c.links())
+
+
+def test_a_path_that_is_named_twice(work):
+    p = ctl('extract', Carton().add('model/x', b'x').write(work / 'm.carton'), work / 'out', 'model/x', 'model', 'model/x')
+    assert p.returncode == 0 and p.stdout.startswith('1 file, '), p.stdout + p.stderr
+
 # ---- a directory in which others can write ----
 
 OTHER = harness.NOBODY - 1              # the attacker

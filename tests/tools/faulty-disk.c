@@ -18,6 +18,8 @@
  *	write N		every Nth write fails with EIO, and every fsync
  *	full N		every Nth write or creation fails with ENOSPC
  *	dead		all fails with EIO
+ *	fold		names are the same without regard to case; dots at their end are dropped, and an e
+ *			with a combining acute accent is kept as one letter
  *
  * Nothing is kept in the page cache: each read of a reader is one here.
  */
@@ -31,17 +33,32 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <dirent.h>
 
-enum fault { NONE, EIO_READ, FLIP, FORGE, SHORT, SLOW, HOLD, SHRINK, WRITE, FULL, DEAD, FAULTS };
+enum fault {
+	NONE,
+	EIO_READ,
+	FLIP,
+	FORGE,
+	SHORT,
+	SLOW,
+	HOLD,
+	SHRINK,
+	WRITE,
+	FULL,
+	DEAD,
+	FOLD,
+	FAULTS
+};
 
 static const char *const fault_names[FAULTS] = { "none",  "eio",  "flip", "forge",
 						 "short", "slow", "hold", "shrink",
-						 "write", "full", "dead" };
+						 "write", "full", "dead", "fold" };
 
 /* The polynomial of zip's crc32, as bytes. */
 static const char no_crc[] = { 0x41, 0x06, 0x71, (char)0xdb, 0x01 };
@@ -98,9 +115,51 @@ static int room_for(const char *path)
 	return f == DEAD ? -EIO : f == FULL && due(number) ? -ENOSPC : 0;
 }
 
+/* Appends to the path `at` the name by which its directory has the name `name`, of `n` bytes. */
+static void add_folded(char *at, const char *name, size_t n)
+{
+	char wanted[256] = "", *composed;
+	struct dirent *de;
+	int fd = openat(base, *at ? at : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+
+	while (n > 0 && name[n - 1] == '.')
+		n--;
+	memcpy(wanted, name, n < sizeof(wanted) ? n : sizeof(wanted) - 1);
+	while ((composed = strstr(wanted, "e\xcc\x81"))) {
+		memcpy(composed, "\xc3\xa9", 2);
+		memmove(composed + 2, composed + 3, strlen(composed + 3) + 1);
+	}
+	while (dir && (de = readdir(dir)))
+		if (strcasecmp(de->d_name, wanted) == 0)
+			strcpy(wanted, de->d_name);
+	if (dir)
+		closedir(dir);
+	if (*at)
+		strcat(at, "/");
+	strcat(at, wanted);
+}
+
+/* The path beneath DIRECTORY. It stays until the second call after this one on this thread. */
 static const char *below(const char *path)
 {
-	return path[1] ? path + 1 : ".";
+	static _Thread_local char folded[2][4096 + 256];
+	static _Thread_local unsigned turn;
+	char *to = folded[turn++ % 2];
+	long number;
+
+	if (!path[1])
+		return ".";
+	if (fault_of(path, &number) != FOLD)
+		return path + 1;
+	*to = 0;
+	while (*path++ && strlen(to) < 4096) {
+		size_t n = strcspn(path, "/");
+
+		add_folded(to, path, n);
+		path += n;
+	}
+	return to;
 }
 
 static int result(int r)
@@ -266,6 +325,13 @@ static int disk_rename(const char *from, const char *to, unsigned flags)
 	return r < 0 ? r : result(renameat2(base, below(from), base, below(to), flags));
 }
 
+static int disk_symlink(const char *target, const char *path)
+{
+	int r = room_for(path);
+
+	return r < 0 ? r : result(symlinkat(target, base, below(path)));
+}
+
 static int disk_chmod(const char *path, mode_t mode, struct fuse_file_info *fi)
 {
 	if (is_dead(path))
@@ -334,6 +400,7 @@ static const struct fuse_operations disk = {
 	.unlink = disk_unlink,
 	.rmdir = disk_rmdir,
 	.rename = disk_rename,
+	.symlink = disk_symlink,
 	.chmod = disk_chmod,
 	.truncate = disk_truncate,
 	.fallocate = disk_fallocate,
