@@ -4,7 +4,7 @@
 
 #include "base/budget.h"
 #include "base/semaphore.h"
-#include "cache/file.h"
+#include "cache/room.h"
 #include "fetch/fetcher.h"
 #include "import/internal.h"
 
@@ -170,10 +170,17 @@ static void get_all(struct batch *b)
 /* Opens l->bytes: in memory, or a file on disk if they are many. */
 static int open_bytes(const struct import *im, struct listing *l)
 {
+	struct room room = { .name = l->name, .cache = im->cache, .size = l->small };
 	int r;
 
-	if (l->small > IN_MEMORY)
-		return file_unnamed(im->cache, &l->bytes);
+	if (l->small > IN_MEMORY) {
+		r = room_open(&room, &l->bytes);
+		return r < 0 ? log_error(r, l->name,
+					 "has %llu MiB of small files, for which neither the disk "
+					 "of the cache has room nor TMPDIR or /var/tmp: %s",
+					 (unsigned long long)(l->small / MIB), strerror(-r)) :
+			       0;
+	}
 	r = budget_take(l->budget, l->small);
 	if (r < 0)
 		return r;

@@ -9,9 +9,9 @@ import zipfile
 
 import pytest
 
-from harness import CARTONFS, ctl, problems, run
+from harness import CARTONFS, ctl, problems, run, small_disk
 from hubrepo import HubServer, Repo, git_id, pointer, same
-from origin import MIB, fault_bytes
+from origin import MIB, fault_bytes, needs_root
 
 TOKEN = 'hf_abcDEF'
 NAME = 'models/me/my-model'
@@ -418,6 +418,19 @@ def test_many_bytes_of_small_files(cache):
         assert p.stdout.split()[0] == model_hash(wanted), p.stderr
         p = ctl('verify', cache.flag, '--offline', 'hf://me/my-model', env=env(hub))
         assert p.returncode == 0 and 'ok: 9 files' in p.stdout, p.stderr
+
+
+@needs_root
+def test_small_files_on_a_full_disk(work):
+    """One line says how many they are, before any of them is fetched."""
+    data = bytes(15 * MIB)
+    repo = Repo({f'f{i}.json': data[i:] for i in range(5)})
+    repo.is_large = lambda path: False
+    with HubServer({NAME: repo}) as hub, small_disk(work / 'disk', 8) as disk:
+        p = ctl('hash', f'--cache-dir={disk}/cache', 'hf://me/my-model', env=env(hub, TMPDIR=str(disk)))
+        line = p.stderr.splitlines()[0]
+        assert not hub.resolved() and p.returncode == 1, p.stderr
+        assert 'has 74 MiB of small files' in line and 'No space left' in line
 
 
 def walked(m):
