@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <sys/uio.h>
 
+#include "base/spill.h"
 #include "base/util.h"
 
 #define WILL_NEED (256 * KIB)
@@ -79,9 +80,22 @@ int source_part(struct source *s, uint64_t off, uint64_t n, struct stream **ret)
 
 /* ---- a local file ---- */
 
+int source_fd_at(const struct source *s, uint64_t off, size_t *n)
+{
+	return spill_fd(s->spill, s->fd, off, n);
+}
+
 static int file_pread(struct source *s, void *ret_buf, size_t n, uint64_t off)
 {
-	return pread_full(s->fd, ret_buf, n, off);
+	size_t part;
+	int r = 0;
+
+	for (; n > 0 && r == 0; n -= part, off += part) {
+		part = n;
+		r = pread_full(source_fd_at(s, off, &part), ret_buf, part, off);
+		ret_buf = (char *)ret_buf + part;
+	}
+	return r;
 }
 
 static int file_stream(struct source *s, uint64_t off, uint64_t n, struct stream **ret)
@@ -95,6 +109,7 @@ static int file_stream(struct source *s, uint64_t off, uint64_t n, struct stream
 static void file_free(struct source *s)
 {
 	fd_close(s->fd);
+	spill_unref(s->spill);
 	free(s);
 }
 
@@ -153,11 +168,13 @@ int source_pread(struct source *s, void *ret_buf, size_t n, uint64_t off)
 
 int source_pread_nowait(struct source *s, void *ret_buf, size_t n, uint64_t off)
 {
-	struct iovec iov = { ret_buf, n };
+	size_t part = n;
+	int fd = source_fd_at(s, off, &part);
+	struct iovec iov = { ret_buf, part };
 	ssize_t got;
 
 	do
-		got = preadv2(s->fd, &iov, 1, (off_t)off, RWF_NOWAIT);
+		got = preadv2(fd, &iov, 1, (off_t)off, RWF_NOWAIT);
 	while (got < 0 && errno == EINTR);
 	/* also if the file system does not support RWF_NOWAIT */
 	return got == (ssize_t)n ? 0 : -EAGAIN;

@@ -51,6 +51,7 @@ struct source {
 	atomic_uint refs;
 	uint64_t size;	     /* when it was opened */
 	int fd;		     /* of a local file, else -1 */
+	struct spill *spill; /* of its bytes that are in another local file; or NULL */
 	const char *version; /* identifies this content, for resuming a download; NULL: unknown */
 };
 
@@ -64,6 +65,9 @@ struct source_ops {
 
 /* A local file; `fd` is taken over, also on failure. 0, -ENOMEM or what fstat says. */
 int source_from_fd(int fd, struct source **ret);
+
+/* The descriptor of a local source for the bytes at `off`, as spill_fd(). */
+int source_fd_at(const struct source *s, uint64_t off, size_t *n);
 
 struct source *source_ref(struct source *s);
 void source_unref(struct source *s); /* NULL-safe */

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/pace.h"
+#include "base/spill.h"
 #include "cache/internal.h"
 
 /* Limits the loss when the process dies, as pace.note_ms does: bytes since the last note. */
@@ -22,6 +23,7 @@ struct file {
 	struct cache_fill *fill; /* NULL: not a cache entry */
 	int fd;			 /* the fill's, else our own */
 	bool sparse;		 /* `fd` is our own in any case */
+	struct spill *spill;	 /* of a sparse one; or NULL */
 	uint64_t max;
 	uint64_t announced;	/* the size that a server says; UINT64_MAX: not known */
 	atomic_bool failed;	/* the disk; it is logged */
@@ -33,6 +35,7 @@ struct file {
 	uint64_t written;     /* how many bytes, from the first on, are all written */
 	uint64_t noted;	      /* how many of these the cache has noted, */
 	int64_t noted_ms;     /* and when */
+	bool unspilled;	      /* there is no second file to be had */
 };
 
 /* ---- beginning ---- */
@@ -240,7 +243,12 @@ int file_write(struct file *d, const void *data, size_t n, uint64_t off)
 		r = make_room(d, off + n);
 		pthread_mutex_unlock(&d->lock);
 	}
-	return disk_error(d, r < 0 ? r : pwrite_full(d->fd, data, n, off));
+	for (size_t part; n > 0 && r == 0; n -= part, off += part) {
+		part = n;
+		r = pwrite_full(spill_fd(d->spill, d->fd, off, &part), data, part, off);
+		data = (const char *)data + part;
+	}
+	return disk_error(d, r);
 }
 
 int file_read(struct file *d, void *ret_buf, size_t n, uint64_t off)
@@ -296,6 +304,7 @@ uint64_t file_wanted(const struct file *d)
 static void file_free(struct file *d)
 {
 	pthread_mutex_destroy(&d->lock);
+	spill_unref(d->spill);
 	free(d);
 }
 
@@ -379,9 +388,60 @@ int file_sparse(struct file *d, uint64_t size)
 
 int file_source(const struct file *d, struct source **ret)
 {
-	int fd = fd_dup(d->fd);
+	int fd = fd_dup(d->fd), r = fd < 0 ? fd : source_from_fd(fd, ret);
 
-	return fd < 0 ? fd : source_from_fd(fd, ret);
+	if (r == 0)
+		(*ret)->spill = spill_ref(d->spill);
+	return r;
+}
+
+int file_split(struct file *d, uint64_t unit)
+{
+	d->spill = spill_new(d->limit, unit);
+	return d->spill ? 0 : -ENOMEM;
+}
+
+/* Makes the second file, where temporary files are. Lock held. */
+static int begin_spill(struct file *d)
+{
+	struct stat st, main;
+	int fd, r = cache_tmpfile(NULL, &fd);
+
+	if (r < 0)
+		return r;
+	if (fstat(fd, &st) < 0 || fstat(d->fd, &main) < 0 || st.st_dev == main.st_dev)
+		r = -ENOSPC;
+	else if (ftruncate(fd, (off_t)d->limit) < 0)
+		r = -errno;
+	if (r < 0)
+		fd_close(fd);
+	else
+		d->spill->fd = fd;
+	return r;
+}
+
+int file_spill(struct file *d, uint64_t off, uint64_t n)
+{
+	uint64_t missing;
+	int r = 0;
+
+	pthread_mutex_lock(&d->lock);
+	if (d->unspilled)
+		r = -ENOSPC;
+	else if (d->spill->fd < 0)
+		r = begin_spill(d);
+	d->unspilled |= r < 0;
+	if (r == 0 && cache_disk_short(d->spill->fd, n, UINT64_MAX, &missing) == 0 && missing > 0)
+		r = -ENOSPC;
+	if (r == 0)
+		spill_add(d->spill, off, n);
+	pthread_mutex_unlock(&d->lock);
+	return r < 0 ? -ENOSPC : 0;
+}
+
+bool file_has_spilled(const struct file *d)
+{
+	return d->spill && d->spill->fd >= 0;
 }
 
 int file_make_room(struct file *d, uint64_t n, const char *name,

@@ -118,6 +118,12 @@ void file_abort(struct file *d, bool keep);
  */
 int file_sparse(struct file *d, uint64_t size);
 
+/*
+ * Parts of `unit` bytes of a sparse file may go to a second file, see file_spill(). Before
+ * file_source(). 0 or -ENOMEM.
+ */
+int file_split(struct file *d, uint64_t unit);
+
 /* A local file of its bytes. 0 or -errno. */
 int file_source(const struct file *d, struct source **ret);
 
@@ -128,6 +134,14 @@ int file_source(const struct file *d, struct source **ret);
  */
 int file_make_room(struct file *d, uint64_t n, const char *name,
 		   bool (*drop)(void *ctx, bool entries), void *ctx);
+
+/*
+ * The disk has no room for [off, off+n), whole parts that nobody reads or writes now: they lie in a
+ * second file from now on, where temporary files are. 0; -ENOSPC: that is the same disk, or has no
+ * room either. Any thread.
+ */
+int file_spill(struct file *d, uint64_t off, uint64_t n);
+bool file_has_spilled(const struct file *d);
 
 /*
  * Publishes a cache entry, all of whose bytes are verified, as `sha256`, unless another one who

@@ -229,11 +229,23 @@ static void leave(struct fill *f, int result)
 		end(f, result);
 }
 
-static void got(struct get *g, int result, struct ingested *in)
+/* Room for what is asked for. 0 or -ENOSPC. */
+static int find_room(struct fill *f)
 {
-	(void)in;
-	leave(container_of(g, struct fill, get), result);
+	struct sparse *p = f->sparse;
+	struct object *o = sparse_object(p);
+	/* nothing gives way for what nobody waits for */
+	int r = f->spilled ? -ENOSPC :
+			     file_make_room(p->dest, f->get.n, object_name(o),
+					    f->ahead ? NULL : keep_drop_copies, o->store);
+
+	/* and no second file is begun for that */
+	if (r < 0 && (!f->ahead || file_has_spilled(p->dest)))
+		r = file_spill(p->dest, f->get.off, f->get.n);
+	return r;
 }
+
+static void got(struct get *g, int result, struct ingested *in);
 
 /* Asks the network for the fill's chunks. 0; or -errno, and then got() is not called. */
 static int ask(struct fill *f)
@@ -253,9 +265,7 @@ static int ask(struct fill *f)
 	};
 	f->get.n = range_of(f, &f->get.off);
 	f->looked = 0;
-	/* nothing gives way for what nobody waits for */
-	r = file_make_room(p->dest, f->get.n, object_name(sparse_object(p)),
-			   f->ahead ? NULL : keep_drop_copies, sparse_object(p)->store);
+	r = find_room(f);
 	atomic_store(&p->full, r < 0 && f->ahead);
 	if (r < 0 && f->ahead)
 		r = -ECANCELED;
@@ -350,6 +360,24 @@ void chunk_fill_begin(struct fill *f)
 		end(f, f->complete ? begin_hash(f) : 0);
 	else
 		begin(f);
+}
+
+/*
+ * A done() of a get. The disk may have less room than it has said, such as by a quota: the rest
+ * goes to the second file, once.
+ */
+static void got(struct get *g, int result, struct ingested *in)
+{
+	struct fill *f = container_of(g, struct fill, get);
+
+	(void)in;
+	if (room_is_full(result) && !f->spilled) {
+		f->spilled = true;
+		release_settled(f);
+		fetch_chunks(f);
+		return;
+	}
+	leave(f, result);
 }
 
 static void lock_chunks(struct fill *f)

@@ -28,9 +28,10 @@ uint64_t chunk_tags_cost(const struct chunks_file *f, uint64_t i)
 bool chunk_is_hole(const struct chunked_bytes *b, const struct chunks_file *f, uint64_t i)
 {
 	off_t start = (off_t)(b->off + i * f->chunk_size);
-	off_t data = lseek(b->source->fd, start, SEEK_DATA);
+	size_t len = chunk_len(f, i), part = len;
+	off_t data = lseek(source_fd_at(b->source, (uint64_t)start, &part), start, SEEK_DATA);
 
-	return data < 0 ? errno == ENXIO : data >= start + (off_t)chunk_len(f, i);
+	return data < 0 ? errno == ENXIO : data >= start + (off_t)len;
 }
 
 bool chunks_have_hole(const struct chunked_bytes *b, const struct chunks_file *f)

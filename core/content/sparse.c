@@ -261,6 +261,8 @@ int sparse_open(struct plan *plan, const struct chunks_file *file, struct bytes 
 	if (r == 0)
 		r = fill_open_chunks(o, file, &p->dest);
 	if (r == 0)
+		r = file_split(p->dest, file->chunk_size);
+	if (r == 0)
 		r = file_source(p->dest, &bytes.source);
 	if (r == 0)
 		r = bytes_use_chunks(&bytes, &o->store->index, file, o->store->tagger, o->name);

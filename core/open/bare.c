@@ -93,7 +93,7 @@ static int watch(struct source *file, const struct stat *st, struct source **ret
 		source_unref(file);
 		return -ENOMEM;
 	}
-	w->source = (struct source){ &ops, 1, file->size, -1, NULL };
+	w->source = (struct source){ .ops = &ops, .refs = 1, .size = file->size, .fd = -1 };
 	w->file = file;
 	w->before = *st;
 	*ret = &w->source;

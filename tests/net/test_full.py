@@ -8,7 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from harness import small_disk
+import chunkindex
+from chunkindex import pread, whole_is_hashed
+from harness import eventually, small_disk
 from origin import MIB, Cache, digest, lines_of, needs_root
 from zipwriter import Carton
 
@@ -156,3 +158,61 @@ def test_no_room_on_any_disk(work, served, nginx, method):
             os.unlink(disk / 'filler')
             assert m.read('model/1') == large
         full.check()
+
+
+# ---- chunks of large files ----
+
+@pytest.fixture
+def indexed(nginx):
+    """The URL of a carton whose file model/large has an index, and its bytes."""
+    data = rng_bytes(20 * MIB)
+    c = Carton(method='stored').add('model/large', data).add(chunkindex.PATH, chunkindex.index(data))
+    c.write(nginx.root / 'chunks.carton')
+    return nginx.url('chunks.carton'), data
+
+
+def sent(nginx):
+    return sum(r['sent'] for r in nginx.requests('chunks.carton'))
+
+
+@needs_root
+def test_chunks_on_a_small_disk(work, nginx, indexed, mount_fg):
+    """Those that the disk has no room for go elsewhere, of two mounts at once; each comes to a mount once."""
+    url, data = indexed
+    with small_disk(work / 'disk', 8) as disk:
+        full = Cache(disk / 'cache')
+        options = (*full.options, '-o', 'cache_size=1G')
+        with mount_fg(url, *options) as a, mount_fg(url, *options) as b:
+            nginx.clear()
+            for m in a, b:
+                for i in random.Random(1).sample(range(20), 20):
+                    assert pread(m / 'model/large', MIB, i * MIB) == data[i * MIB:(i + 1) * MIB], i
+                with open(m / 'model/large', 'rb') as f:
+                    assert f.read() == data
+                    eventually('all of it is hashed', whole_is_hashed(m, 'model/large'))
+                assert len(lines_of(m.log(), 'room')) <= 1 and not lines_of(m.log(), 'sha256')
+        full.check()
+
+
+def test_chunks_on_a_disk_that_is_fuller_than_it_says(disk, nginx, indexed, mount_fg):
+    """As one with a quota is: what was to be written there is asked for once more."""
+    url, data = indexed
+    full = Cache(disk.path / 'cache')
+    with mount_fg(url, *full.options) as m:
+        with open(m / 'model/large', 'rb') as f:
+            assert os.pread(f.fileno(), MIB, 0) == data[:MIB]
+            disk.set('full', 'partials')
+            assert f.read() == data
+        assert not lines_of(m.log(), 'sha256') and not lines_of(m.log(), 'No space')
+        disk.set('none')
+
+
+@needs_root
+def test_chunks_that_no_disk_has_room_for(work, indexed, mount_fg):
+    """No reader waits, or gets other bytes; what there is room for is read."""
+    url, data = indexed
+    with small_disk(work / 'disk', 8) as disk:
+        full = Cache(disk / 'cache')
+        with mount_fg(url, *full.options, '-o', 'cache_size=1G', env=dict(TMPDIR=str(disk))) as m:
+            assert pread(m / 'model/large', MIB, 0) == data[:MIB]
+            assert m.error('model/large') == 'ENOSPC'
