@@ -59,6 +59,16 @@ void cache_sidecar_name(const uint8_t sha256[32], char ret_name[SIDECAR_NAME_SIZ
  * An open of a FIFO would wait for its other end, and an open of a device may do anything. So the
  * kind of the file is checked before it is opened, and again when it is open.
  */
+/* Gives the owner those rights that an odd umask has taken from what was made. */
+static int give_owner(int fd, mode_t mode)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	return (st.st_mode & mode) == mode || fchmod(fd, mode) == 0 ? 0 : -errno;
+}
+
 int cache_open_file(int dir, const char *name, int flags, int *ret_fd)
 {
 	struct stat st;
@@ -73,10 +83,27 @@ int cache_open_file(int dir, const char *name, int flags, int *ret_fd)
 		r = -errno;
 	else if (!S_ISREG(st.st_mode))
 		r = -EISDIR;
+	else if (flags & O_CREAT)
+		give_owner(fd, 0600); /* without them, a later run says why it cannot be opened */
 	if (r < 0)
 		fd_close(fd);
 	else
 		*ret_fd = fd;
+	return r;
+}
+
+int cache_make_dir(int at, const char *name)
+{
+	int fd, r;
+
+	if (mkdirat(at, name, 0700) < 0)
+		return -errno;
+	fd = openat(at, name, O_RDONLY | O_DIRECTORY | OPEN_FLAGS);
+	r = fd < 0 ? -errno : give_owner(fd, 0700);
+	fd_close(fd);
+	/* what nobody can enter would be in the way of later runs, too */
+	if (r < 0)
+		unlinkat(at, name, AT_REMOVEDIR);
 	return r;
 }
 
@@ -116,6 +143,7 @@ int cache_tmp_create(struct cache *c, char ret_name[HEX_SIZE], int *ret_fd)
 			continue;
 		if (fd < 0)
 			return -errno;
+		give_owner(fd, 0600);
 		/* A sweep may have locked the file first; then it is removed, or soon will be. */
 		if (flock(fd, LOCK_EX | LOCK_NB) < 0 ? errno != EWOULDBLOCK : is_named(fd)) {
 			*ret_fd = fd;

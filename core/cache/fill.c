@@ -74,12 +74,14 @@ static int make_bucket(struct cache *c, const uint8_t sha256[32])
 {
 	char name[OBJECT_NAME_SIZE];
 	struct stat st;
+	int r;
 
 	cache_object_name(sha256, name);
 	name[2] = '\0';
-	if (mkdirat(c->objects, name, 0700) == 0)
-		return 0;
-	if (errno != EEXIST || fstatat(c->objects, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+	r = cache_make_dir(c->objects, name);
+	if (r != -EEXIST)
+		return r;
+	if (fstatat(c->objects, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return -errno;
 	if (!S_ISDIR(st.st_mode))
 		return -ENOTDIR;

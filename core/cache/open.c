@@ -44,20 +44,22 @@ static char *default_dir(void)
 /* mkdir -p with mode 0700: 0, or -errno of the last directory. */
 static int make_dirs(char *path)
 {
-	int r = 0;
+	int r = 0, last;
 
 	for (char *p = path + 1; *p; p++) {
 		if (*p != '/')
 			continue;
 		*p = '\0';
 		/* the first directory that could not be made is why the last cannot be made */
-		if (mkdir(path, 0700) < 0 && errno != EEXIST && r == 0)
-			r = -errno;
+		last = cache_make_dir(AT_FDCWD, path);
+		if (last != -EEXIST && r == 0)
+			r = last;
 		*p = '/';
 	}
-	if (mkdir(path, 0700) == 0 || errno == EEXIST)
+	last = cache_make_dir(AT_FDCWD, path);
+	if (last == -EEXIST)
 		return 0;
-	return errno == ENOENT && r < 0 ? r : -errno;
+	return last == -ENOENT && r < 0 ? r : last;
 }
 
 /*
@@ -81,11 +83,10 @@ static int check_dir(int fd, const char *dir, const char *name, bool root)
 /* Opens the directory `name` beneath `parent`, made when missing. */
 static int open_subdir(int parent, const char *name, const char *shown, int *ret_fd)
 {
-	int fd;
+	int fd, r = cache_make_dir(parent, name);
 
-	if (mkdirat(parent, name, 0700) < 0 && errno != EEXIST)
-		return log_error(-errno, shown, "cannot make %s in the cache: %s", name,
-				 strerror(errno));
+	if (r < 0 && r != -EEXIST)
+		return log_error(r, shown, "cannot make %s in the cache: %s", name, strerror(-r));
 	fd = openat(parent, name, O_RDONLY | O_DIRECTORY | OPEN_FLAGS);
 	if (fd < 0)
 		return log_error(-errno, shown, "cannot open %s in the cache: %s", name,
@@ -214,6 +215,37 @@ static bool is_cache(const char *dir)
 	       faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT;
 }
 
+/*
+ * Root makes nothing in the home of another user, such as by sudo -E: no program of that user could
+ * use ~/.cache then. `path` has no slash at its end. 0 or -EPERM, logged.
+ */
+static int check_home(const char *path)
+{
+	struct stat st = { 0 };
+	char *parent, *slash;
+	int r = 0;
+
+	/* one that is there is checked when it is known who uses it */
+	if (geteuid() != 0 || stat(path, &st) == 0)
+		return 0;
+	parent = strdup(path);
+	if (!parent)
+		return -ENOMEM;
+	while ((slash = strrchr(parent, '/')) && slash > parent) {
+		*slash = '\0';
+		if (stat(parent, &st) == 0)
+			break;
+	}
+	if (st.st_uid != 0)
+		r = log_error(-EPERM, path,
+			      "root makes no directory for a cache there, as %s belongs to uid %u; "
+			      "run it with the HOME of root (sudo -H), or name a directory with "
+			      "cache_dir=",
+			      parent, (unsigned)st.st_uid);
+	free(parent);
+	return r;
+}
+
 int cache_find(const char *dir, bool make, struct cache **ret_cache)
 {
 	char *path = dir ? strdup(dir) : default_dir(), *found = NULL;
@@ -232,7 +264,9 @@ int cache_find(const char *dir, bool make, struct cache **ret_cache)
 	c->objects = c->partial = c->notes = c->seals = c->tmp = -1;
 	c->top = c->v1 = -1;
 	pthread_mutex_init(&c->space_lock, NULL);
-	r = open_top(path, &c->top);
+	r = dir ? 0 : check_home(path);
+	if (r == 0)
+		r = open_top(path, &c->top);
 	/* root may become another user: cache_start() checks the owner then */
 	if (r == 0 && geteuid() != 0)
 		r = check_dir(c->top, path, "", false);

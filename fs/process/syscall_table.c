@@ -98,8 +98,8 @@ static const uint32_t prctl_options[] = { PR_SET_NAME,	       PR_GET_NAME,	   PR
 					  PR_CAPBSET_READ,     PR_GET_DUMPABLE,	   PR_GET_SECCOMP,
 					  PR_GET_NO_NEW_PRIVS, PR_SET_NO_NEW_PRIVS };
 
-/* Of an entry that is filled, published, damaged. */
-static const uint32_t cache_modes[] = { 0, 0400, 0600 };
+/* Of an entry that is damaged, published, filled; and of a directory. */
+static const uint32_t cache_modes[] = { 0, 0400, 0600, 0700 };
 
 static const uint32_t ip_families[] = { AF_INET, AF_INET6 };
 
