@@ -335,7 +335,7 @@ FUZZ_CORE := $(CORE_SRC:%.c=$(FUZZERS)/%.o)
 FUZZ_FS := $(patsubst %.c,$(FUZZERS)/%.o,$(filter-out %/main.c,$(CARTONFS_SRC)) $(FS_LIB_SRC))
 FUZZ_PUBLIC := $(PUBLIC:$(BUILD)/%=$(FUZZERS)/%)
 # Functions that a target replaces: what they would do to the system, it checks.
-$(FUZZERS)/fuzz_mounter: WRAP := poll open64 ioctl syslog setsid fuse_session_mount fuse_session_unmount fuse_session_fd
+$(FUZZERS)/fuzz_mounter: WRAP := poll open64 ioctl syslog setsid place_mount unmount_device fuse_session_fd
 
 $(FUZZERS)/core/%.o: core/%.c
 	$(say) FUZZ $<

@@ -22,7 +22,7 @@ static void unescape(char *s)
 	*out = '\0';
 }
 
-/* Fields 3 and 5, and behind a "-" the type, the source and the options. False: malformed. */
+/* Fields 1 to 3 and 5, and behind a "-" the type, the source and the options. False: malformed. */
 static bool parse(char *line, struct mountinfo *ret)
 {
 	char *fields[5], *rest = line, *field;
@@ -35,6 +35,8 @@ static bool parse(char *line, struct mountinfo *ret)
 		field = strsep(&rest, " ");
 	while (field && strcmp(field, "-") != 0);
 	unescape(fields[4]);
+	ret->id = (unsigned)strtoul(fields[0], NULL, 10);
+	ret->parent = (unsigned)strtoul(fields[1], NULL, 10);
 	ret->device = fields[2];
 	ret->path = fields[4];
 	ret->type = strsep(&rest, " ");
@@ -59,6 +61,15 @@ bool mountinfo_each(FILE *f, mountinfo_fn *use, void *ctx)
 	return all;
 }
 
+void mountinfo_copy(const struct mountinfo *mount, struct mountinfo_copy *ret)
+{
+	ret->id = mount->id;
+	snprintf(ret->device, sizeof(ret->device), "%s", mount->device);
+	snprintf(ret->type, sizeof(ret->type), "%s", mount->type);
+	snprintf(ret->path, sizeof(ret->path), "%s", mount->path);
+	ret->shared = strstr(mount->options, ",allow_other");
+}
+
 struct search {
 	const char *path, *device;
 	struct mountinfo_copy copy;
@@ -72,9 +83,7 @@ static void compare(void *ctx, const struct mountinfo *mount)
 	if (strcmp(s->path ? mount->path : mount->device, s->path ? s->path : s->device) != 0)
 		return;
 	s->found = true;
-	snprintf(s->copy.device, sizeof(s->copy.device), "%s", mount->device);
-	snprintf(s->copy.type, sizeof(s->copy.type), "%s", mount->type);
-	s->copy.shared = strstr(mount->options, ",allow_other");
+	mountinfo_copy(mount, &s->copy);
 }
 
 int mountinfo_find(FILE *f, const char *path, const char *device, struct mountinfo_copy *ret)

@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 struct mountinfo {
+	unsigned id, parent; /* of the mount, and of the one that it is mounted on or in */
 	const char *device;  /* "0:57" */
 	const char *path;    /* the mountpoint */
 	const char *type;    /* "fuse.cartonfs" */
@@ -24,9 +25,12 @@ bool mountinfo_each(FILE *f, mountinfo_fn *use, void *ctx);
 
 /* What mountinfo_find() has found. */
 struct mountinfo_copy {
-	char device[32], type[32];
+	unsigned id;
+	char device[32], type[32], path[4096];
 	bool shared; /* FUSE: with allow_other, so not only its user may look at it */
 };
+
+void mountinfo_copy(const struct mountinfo *mount, struct mountinfo_copy *ret);
 
 /*
  * Finds the mount that is on top at `path`, or with `path` NULL one of the file system `device`. 1;

@@ -31,26 +31,30 @@ static bool is_own(const struct mountinfo *mount)
 static void add(void *ctx, const struct mountinfo *mount)
 {
 	struct search *s = ctx;
-	struct ctl_mount *more;
+	struct ctl_mount *more, *m = NULL;
 	char *path;
 
 	if (strcmp(mount->type, MOUNTINFO_TYPE) != 0 ||
 	    (s->wanted ? strcmp(mount->path, s->wanted) != 0 : !is_own(mount)))
 		return;
+	/* of several at one path the last one is on top */
 	for (size_t i = 0; i < s->n; i++)
-		if (strcmp(s->list[i].path, mount->path) == 0) {
-			s->list[i].own = is_own(mount);
+		if (strcmp(s->list[i].path, mount->path) == 0)
+			m = &s->list[i];
+	if (!m) {
+		path = strdup(mount->path);
+		more = path ? realloc(s->list, (s->n + 1) * sizeof(*more)) : NULL;
+		if (!more) {
+			free(path);
+			s->failed = true;
 			return;
 		}
-	path = strdup(mount->path);
-	more = path ? realloc(s->list, (s->n + 1) * sizeof(*more)) : NULL;
-	if (!more) {
-		free(path);
-		s->failed = true;
-		return;
+		s->list = more;
+		m = &more[s->n++];
+		m->path = path;
 	}
-	s->list = more;
-	more[s->n++] = (struct ctl_mount){ path, is_own(mount) };
+	m->own = is_own(mount);
+	snprintf(m->device, sizeof(m->device), "%s", mount->device);
 }
 
 /* A copy without slashes at its end; NULL: out of memory. */

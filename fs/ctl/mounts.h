@@ -10,7 +10,8 @@
 
 struct ctl_mount {
 	char *path;
-	bool own; /* this user has made it */
+	char device[32]; /* of the file system, as "0:57" */
+	bool own;	 /* this user has made it */
 };
 
 /*

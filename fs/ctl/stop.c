@@ -2,25 +2,20 @@
 /* `cartonctl stop`: unmounts, or lists the processes that prevent it. */
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mount.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "ctl/ctl.h"
 #include "ctl/mounts.h"
 #include "common/text.h"
+#include "process/unmount.h"
 
 #define END_MS 30000 /* that the daemon may take to end */
 #define STEP_MS 20   /* between two tries to unmount while somebody asks for the status */
-
-extern char **environ;
 
 /* ---- processes that use the mount ---- */
 
@@ -145,29 +140,6 @@ static bool each_user(const char *mountpoint, const char *status, user_fn *fn)
 
 /* ---- unmounting ---- */
 
-/* 0, -EBUSY or -errno. */
-static int unmount(const char *path)
-{
-	char *argv[] = { "fusermount3", "-u", "--", (char *)path, NULL };
-	posix_spawn_file_actions_t quiet;
-	pid_t child;
-	int status, r;
-
-	if (geteuid() == 0)
-		return umount2(path, UMOUNT_NOFOLLOW) < 0 ? -errno : 0;
-	posix_spawn_file_actions_init(&quiet);
-	posix_spawn_file_actions_addopen(&quiet, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-	r = posix_spawnp(&child, argv[0], &quiet, NULL, argv, environ);
-	posix_spawn_file_actions_destroy(&quiet);
-	if (r != 0)
-		return -r;
-	while (waitpid(child, &status, 0) < 0)
-		if (errno != EINTR)
-			return -errno;
-	/* fusermount3 does not say why it failed; the mount is most likely busy */
-	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EBUSY;
-}
-
 /* Does a process use more of it than the status, which nobody reads for long? */
 static bool is_in_use(const char *path)
 {
@@ -182,13 +154,13 @@ static bool is_in_use(const char *path)
 }
 
 /* The same, but waits for those who ask for the status of the mount, as this program does. */
-static int unmount_after_status(const char *path)
+static int unmount_after_status(const struct ctl_mount *m, struct mountinfo_copy *ret_top)
 {
-	int r = unmount(path);
+	int r = unmount_device(m->device, m->path, false, ret_top);
 
-	for (int ms = 0; r == -EBUSY && ms < CTL_ANSWER_MS && !is_in_use(path); ms += STEP_MS) {
+	for (int ms = 0; r == -EBUSY && ms < CTL_ANSWER_MS && !is_in_use(m->path); ms += STEP_MS) {
 		poll(NULL, 0, STEP_MS);
-		r = unmount(path);
+		r = unmount_device(m->device, m->path, false, ret_top);
 	}
 	return r;
 }
@@ -213,14 +185,20 @@ static int stop(const struct ctl_mount *m)
 {
 	bool silent;
 	struct pollfd daemon = { .fd = open_daemon(m, &silent), .events = POLLIN };
+	struct mountinfo_copy top;
+	char why[UNMOUNT_TEXT];
 	int r, status = EXIT_GOOD;
 
 	/* this process may have been started in the mount */
-	r = chdir("/") < 0 ? -errno : unmount_after_status(m->path);
-	if (r == -EBUSY) {
+	r = chdir("/") < 0 ? -errno : unmount_after_status(m, &top);
+	if (r == -ENOTEMPTY) {
+		text_line(stderr, "cartonctl: %s: not unmounted: %s", m->path,
+			  unmount_explain(&top, why));
+		status = EXIT_BAD;
+	} else if (r == -EBUSY) {
 		text_line(stderr, "cartonctl: %s: not unmounted; it is in use by", m->path);
 		if (!each_user(m->path, NULL, put_process))
-			fputs("  processes of other users, or another mount in it\n", stderr);
+			fputs("  processes of other users\n", stderr);
 		status = EXIT_BAD;
 	} else if (r < 0) {
 		status = ctl_failed(m->path, r);

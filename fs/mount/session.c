@@ -19,6 +19,7 @@
 #include "process/mounter.h"
 #include "process/mountpoint.h"
 #include "process/notify.h"
+#include "process/place.h"
 #include "mount/ops.h"
 #include "mount/pages.h"
 #include "mount/park.h"
@@ -30,12 +31,14 @@
 #include "process/signals.h"
 #include "mount/status_files.h"
 #include "common/text.h"
+#include "process/unmount.h"
 #include "process/unmounted.h"
 #include "process/user.h"
 
 struct session {
 	struct options *options;
 	struct mount mount;
+	struct place place; /* the mountpoint, until the mounter has it */
 	struct mounter mounter;
 	struct status counts;
 	struct unmounted unmounted;
@@ -132,21 +135,21 @@ static int loop(struct session *s, struct fuse_session *se)
 static int attach(struct session *s)
 {
 	struct fuse_session *se = s->mount.session;
-	char path[32];
+	char path[32], device[32];
 	int fd, r;
 
 	if (mountpoint_is_device(s->options->mountpoint))
 		return fuse_session_mount(se, s->options->mountpoint);
-	r = mounter_mount(&s->mounter, &fd);
+	r = mounter_mount(&s->mounter, &fd, device);
 	if (r < 0)
 		return r;
 	s->mounted = true;
-	unmounted_watch(&s->unmounted, on_unmounted);
+	unmounted_watch(&s->unmounted, device, on_unmounted);
 	snprintf(path, sizeof(path), "/dev/fd/%d", fd);
 	return fuse_session_mount(se, path);
 }
 
-/* True: unmounted from outside. Another mount may be at the mountpoint now. */
+/* True: unmounted from outside. Another file system may have its device number now. */
 static bool is_unmounted(struct fuse_session *se)
 {
 	struct pollfd p = { fuse_session_fd(se), 0, 0 };
@@ -185,7 +188,8 @@ static int serve(struct session *s)
 		/* so that the first status counts the files in the cache */
 		carton_look_in_cache(s->mount.carton);
 		status = loop(s, se);
-		unmounted_close(&s->unmounted);
+		if (unmounted_close(&s->unmounted))
+			s->mounted = false;
 		/* before the unmount: its threads may still answer requests */
 		carton_close(s->mount.carton);
 		s->mount.carton = NULL;
@@ -272,6 +276,24 @@ static const char *why_not(int error)
 	return strcmp(text, strerror(-error)) == 0 ? error_text(error) : text;
 }
 
+/* Unmounts what the process has mounted. What stays is dead: then says what to do. */
+static void detach(struct session *s)
+{
+	struct mountinfo_copy top;
+	char why[UNMOUNT_TEXT];
+	int r = mounter_unmount(&s->mounter, &top);
+
+	if (r == -ENOTEMPTY)
+		carton_log(CARTON_LOG_WARNING, s->options->mountpoint,
+			   "not unmounted yet: %s; this mount, whose process has ended, then goes "
+			   "by itself",
+			   unmount_explain(&top, why));
+	else if (r < 0)
+		carton_log(CARTON_LOG_WARNING, s->options->mountpoint,
+			   "not unmounted: %s; its process has ended: remove it with umount -l",
+			   strerror(-r));
+}
+
 static int open_and_serve(struct session *s)
 {
 	struct sandbox_helper helper = { .open_for_me = open_files,
@@ -285,7 +307,8 @@ static int open_and_serve(struct session *s)
 	s->mount.session = fuse_session_new(&o->fuse, status_ops(), sizeof(mount_ops), &s->mount);
 	if (!s->mount.session)
 		return EXIT_USAGE;
-	r = mounter_start(s->mount.session, o, &s->mounter);
+	r = mounter_start(&(struct mounting){ s->mount.session, o, &s->place }, &s->mounter);
+	place_close(&s->place);
 	if (r < 0) {
 		text_line(stderr, "cartonfs: %s", strerror(-r));
 		fuse_session_destroy(s->mount.session);
@@ -296,7 +319,7 @@ static int open_and_serve(struct session *s)
 		carton_log(CARTON_LOG_WARNING, NULL, "passthrough: %s", strerror(ENOMEM));
 	s->counts.passthrough = s->mount.passthrough;
 	notify_open();
-	unmounted_open(&s->unmounted, o->mountpoint);
+	unmounted_open(&s->unmounted);
 	if (mountpoint_is_device(o->mountpoint))
 		keep_open(&s->keep);
 	r = open_carton(s, &helper);
@@ -319,7 +342,7 @@ static int open_and_serve(struct session *s)
 	status_files_finish(&s->counts);
 	passthrough_free(s->mount.passthrough);
 	if (s->mounted)
-		mounter_unmount(&s->mounter);
+		detach(s);
 	mounter_stop(&s->mounter);
 	return status;
 }
@@ -334,7 +357,7 @@ static int prepare(struct session *s)
 		r = handover_receive(o->given, &o->mountpoint);
 	if (r == 0 && o->values.mkdir_mode >= 0)
 		r = mountpoint_create(&o->mountpoint, (mode_t)o->values.mkdir_mode);
-	return r < 0 ? r : mountpoint_prepare(o->mountpoint, &s->covers);
+	return r < 0 ? r : mountpoint_prepare(o->mountpoint, &s->place, &s->covers);
 }
 
 /*
@@ -359,16 +382,19 @@ static void pass_source(const struct options *o)
 }
 
 /* Mounts, and leaves the device to the service manager. */
-static int mount_and_pass(struct options *o, struct fuse_session *se)
+static int mount_and_pass(struct session *s, struct fuse_session *se)
 {
-	if (fuse_session_mount(se, o->mountpoint) < 0)
+	const struct options *o = s->options;
+	struct mountinfo_copy top;
+
+	if (place_mount(&s->place, se, o->mountpoint, o->helped || !mountpoint_may_mount()) == -EIO)
 		return EXIT_MOUNT;
 	/* drops the descriptors of an earlier mount */
 	notify_forget();
 	if (notify_store(fuse_session_fd(se), NOTIFY_DEVICE) == 0)
 		return EXIT_GOOD;
 	text_line(stderr, "cartonfs: mount_only: no service manager takes the mount");
-	fuse_session_unmount(se);
+	unmount_device(s->place.device, NULL, true, &top);
 	return EXIT_MOUNT;
 }
 
@@ -387,7 +413,7 @@ static int mount_only(struct session *s)
 		return EXIT_USAGE;
 	notify_open();
 	if (!keep_is_kept(o->mountpoint))
-		status = prepare(s) < 0 ? EXIT_MOUNT : mount_and_pass(o, se);
+		status = prepare(s) < 0 ? EXIT_MOUNT : mount_and_pass(s, se);
 	if (status == EXIT_GOOD)
 		pass_source(o);
 	fuse_session_destroy(se);
@@ -398,6 +424,7 @@ int session_run(struct options *o)
 {
 	struct session s = {
 		.options = o,
+		.place.dir = -1,
 		.mount = { .owner = geteuid(),
 			   .uid = o->values.uid,
 			   .gid = o->values.gid,

@@ -20,10 +20,13 @@
 #include "process/opener.h"
 #include "process/message.h"
 #include "process/mountpoint.h"
+#include "process/unmount.h"
 #include "common/text.h"
 
 #define MAX_TEXT 2048
-#define SOCKET 3 /* the number of its socket in the process */
+/* in the process: the number of its socket, and that of the mountpoint */
+#define SOCKET 3
+#define DIRECTORY 4
 /*
  * With 512 instead of 128, a loader that copies tensors out of a mapping takes 0.75 of the time, a
  * sequential reader 0.8. More gains little, and each random fault reads as much.
@@ -52,11 +55,16 @@ struct request {
 
 /* ---- the process ---- */
 
+/* What all answers are like. */
+struct answer {
+	int result;
+	struct mountinfo_copy mount; /* what was mounted (its device only), or is on top */
+};
+
 struct state {
-	const struct options *options;
-	struct fuse_session *session;
+	const struct mounting *mounting;
 	bool mounted;
-	unsigned major, minor; /* of the mount */
+	bool covered; /* it could not be unmounted: something is on it */
 	int socket;
 	struct opener opener;
 };
@@ -84,9 +92,16 @@ static void close_both(int fds[2])
 }
 
 /* Ignores errors: if the daemon has ended, the next message_receive() returns 0. */
-static void reply(int socket, int result, int fd)
+static void put_answer(int socket, const struct answer *a, int fd)
 {
-	message_send(socket, &result, sizeof(result), &fd, fd >= 0);
+	message_send(socket, a, sizeof(*a), &fd, fd >= 0);
+}
+
+static void reply(int socket, int result)
+{
+	const struct answer a = { .result = result };
+
+	put_answer(socket, &a, -1);
 }
 
 /* Without the right or without sysfs, the readahead stays at 128 KiB. */
@@ -95,9 +110,9 @@ static void read_ahead(const struct state *s)
 	char path[64];
 	int fd;
 
-	if (!s->mounted)
+	if (!*s->mounting->place->device)
 		return;
-	snprintf(path, sizeof(path), "/sys/class/bdi/%u:%u/read_ahead_kb", s->major, s->minor);
+	snprintf(path, sizeof(path), "/sys/class/bdi/%s/read_ahead_kb", s->mounting->place->device);
 	fd = open(path, O_WRONLY | O_CLOEXEC);
 	if (fd < 0)
 		return;
@@ -107,30 +122,63 @@ static void read_ahead(const struct state *s)
 
 static void do_mount(struct state *s)
 {
-	struct statx st;
+	const struct options *o = s->mounting->options;
+	struct place *place = s->mounting->place;
+	struct answer a = { .result = -EIO };
 	int fd;
 
-	if (s->mounted || fuse_session_mount(s->session, s->options->mountpoint) < 0) {
+	if (!s->mounted)
+		a.result = place_mount(place, s->mounting->session, o->mountpoint,
+				       o->helped || !mountpoint_may_mount());
+	if (a.result == -ESTALE) {
+		carton_log(CARTON_LOG_WARNING, o->mountpoint,
+			   "was moved while it was mounted; unmount it by umount");
+	} else if (a.result < 0) {
 		mountpoint_explain();
-		reply(s->socket, -EIO, -1);
+		reply(s->socket, -EIO);
 		return;
 	}
 	s->mounted = true;
-	/* DONT_SYNC: nobody answers requests yet */
-	if (statx(AT_FDCWD, s->options->mountpoint, AT_STATX_DONT_SYNC, 0, &st) == 0) {
-		s->major = st.stx_dev_major;
-		s->minor = st.stx_dev_minor;
-	}
-	fd = fuse_session_fd(s->session);
-	reply(s->socket, 0, fd);
+	a.result = 0;
+	strcpy(a.mount.device, place->device);
+	place_close(place);
+	fd = fuse_session_fd(s->mounting->session);
+	put_answer(s->socket, &a, fd);
 	give_up_device(fd);
 	/*
 	 * Not earlier: an automounter (autofs, systemd) identifies the process that mounts by its
 	 * process group, and makes all others wait at the mountpoint.
 	 */
 	setsid();
-	if (!s->options->values.foreground)
+	if (!o->values.foreground)
 		daemon_drop_terminal();
+}
+
+static void do_unmount(struct state *s)
+{
+	const char *device = s->mounting->place->device;
+	struct answer a = { .result = 0 };
+
+	if (*device)
+		a.result = unmount_device(device, NULL, true, &a.mount);
+	s->covered = a.result == -ENOTEMPTY;
+	put_answer(s->socket, &a, -1);
+}
+
+/*
+ * The daemon has ended, and something is mounted on its mount. The list of mounts can be polled for
+ * changes.
+ */
+static void wait_until_free(const char *device)
+{
+	struct pollfd p = { open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC), POLLPRI, 0 };
+	struct mountinfo_copy top;
+
+	while (p.fd >= 0 && unmount_device(device, NULL, true, &top) == -ENOTEMPTY)
+		while (poll(&p, 1, -1) < 0 && errno == EINTR)
+			;
+	if (p.fd >= 0)
+		close(p.fd);
 }
 
 /*
@@ -157,7 +205,7 @@ static void backing_open(const struct state *s, const int fds[2])
 		id = ioctl(fds[0], FUSE_DEV_IOC_BACKING_OPEN, &map);
 		id = id < 0 ? -errno : id;
 	}
-	reply(s->socket, id, -1);
+	reply(s->socket, id);
 }
 
 static void backing_close(const struct request *q, size_t size, int device)
@@ -207,9 +255,7 @@ static bool serve(struct state *s, const struct request *q, size_t size, int fds
 		do_mount(s);
 		break;
 	case REQUEST_UNMOUNT:
-		if (s->mounted)
-			fuse_session_unmount(s->session);
-		reply(s->socket, 0, -1);
+		do_unmount(s);
 		break;
 	case REQUEST_READ_AHEAD:
 		read_ahead(s);
@@ -275,15 +321,18 @@ static bool run(struct state *s)
 	return true;
 }
 
-bool mounter_serve(struct fuse_session *session, const struct options *o, int socket)
+bool mounter_serve(const struct mounting *m, int socket)
 {
-	struct state s = { .options = o, .session = session, .socket = socket };
+	const struct options *o = m->options;
+	struct state s = { .mounting = m, .socket = socket };
 	bool quit;
 
 	opener_init(&s.opener, &o->values.carton, o->source);
 	quit = run(&s);
 	close_both(s.opener.fds);
 	opener_finish(&s.opener);
+	if (s.covered)
+		wait_until_free(m->place->device);
 	return quit;
 }
 
@@ -298,31 +347,42 @@ static void ignore_signals(void)
 }
 
 /*
- * Closes all inherited descriptors (callers wait for some), and survives the end of the terminal.
+ * Leaves only the socket and the mountpoint open of what the daemon has: the process that started
+ * it waits for the end of a pipe.
  */
-_Noreturn static void process(struct fuse_session *session, const struct options *o, int fd,
-			      pid_t daemon)
+static void keep_two(int socket, int *dir)
+{
+	int copy = *dir < 0 ? -1 : fcntl(*dir, F_DUPFD_CLOEXEC, DIRECTORY + 1);
+
+	if (socket != SOCKET)
+		dup3(socket, SOCKET, O_CLOEXEC);
+	if (copy >= 0)
+		dup3(copy, DIRECTORY, O_CLOEXEC);
+	*dir = copy < 0 ? -1 : DIRECTORY;
+	syscall(SYS_close_range, copy < 0 ? DIRECTORY : DIRECTORY + 1, ~0U, 0);
+}
+
+/* Survives the end of the terminal. */
+_Noreturn static void process(const struct mounting *m, int fd, pid_t daemon)
 {
 	static char ident[32];
 	int pidfd; /* -1: the kernel has none */
 
 	ignore_signals();
-	if (fd != SOCKET)
-		dup3(fd, SOCKET, O_CLOEXEC);
-	syscall(SYS_close_range, SOCKET + 1, ~0U, 0);
+	keep_two(fd, &m->place->dir);
 	pidfd = (int)syscall(SYS_pidfd_open, daemon, 0);
 	carton_rename_process("cartonfs: mounter", "cartonfs-mount");
 	(void)!chdir("/");
 	snprintf(ident, sizeof(ident), "cartonfs[%d]", (int)daemon);
 	openlog(ident, 0, LOG_DAEMON);
-	if (!mounter_serve(session, o, SOCKET))
+	if (!mounter_serve(m, SOCKET))
 		wait_for_end(pidfd);
 	_exit(0);
 }
 
 /* ---- its caller ---- */
 
-int mounter_start(struct fuse_session *session, const struct options *o, struct mounter *ret)
+int mounter_start(const struct mounting *m, struct mounter *ret)
 {
 	pid_t daemon = getpid(), pid;
 	int fds[2], r;
@@ -331,14 +391,14 @@ int mounter_start(struct fuse_session *session, const struct options *o, struct 
 		return -errno;
 	pid = fork();
 	if (pid == 0)
-		process(session, o, fds[1], daemon);
+		process(m, fds[1], daemon);
 	r = -errno;
 	close(fds[1]);
 	if (pid < 0) {
 		close(fds[0]);
 		return r;
 	}
-	*ret = (struct mounter){ fds[0], pid };
+	*ret = (struct mounter){ .fd = fds[0], .pid = pid };
 	return 0;
 }
 
@@ -349,32 +409,43 @@ static int ask(const struct mounter *m, enum request_kind kind, const int *fds, 
 	return message_send(m->fd, &q, HEADER_SIZE, fds, n);
 }
 
-static int answer(const struct mounter *m, int *ret_fd)
+/* ret_mount, and ret_fd of an answer with 0, may be NULL. */
+static int answer(const struct mounter *m, int *ret_fd, struct mountinfo_copy *ret_mount)
 {
-	int result = 0, fds[2];
-	ssize_t n = message_receive(m->fd, &result, sizeof(result), fds);
+	struct answer a;
+	int fds[2];
+	ssize_t n = message_receive(m->fd, &a, sizeof(a), fds);
 
-	if (n != sizeof(result))
+	if (n != sizeof(a))
 		return n < 0 ? (int)n : -EPIPE;
-	if (result == 0 && ret_fd) {
+	if (ret_mount)
+		*ret_mount = a.mount;
+	if (a.result == 0 && ret_fd) {
 		if (fds[0] < 0)
 			return -EPROTO;
 		*ret_fd = fds[0];
 	}
-	return result;
+	return a.result;
 }
 
-int mounter_mount(struct mounter *m, int *ret_fd)
+int mounter_mount(struct mounter *m, int *ret_fd, char ret_device[32])
 {
+	struct mountinfo_copy mount;
 	int r = ask(m, REQUEST_MOUNT, NULL, 0);
 
-	return r < 0 ? r : answer(m, ret_fd);
+	r = r < 0 ? r : answer(m, ret_fd, &mount);
+	if (r == 0)
+		strcpy(ret_device, mount.device);
+	return r;
 }
 
-void mounter_unmount(struct mounter *m)
+int mounter_unmount(struct mounter *m, struct mountinfo_copy *ret_top)
 {
-	if (ask(m, REQUEST_UNMOUNT, NULL, 0) == 0)
-		answer(m, NULL);
+	int r = ask(m, REQUEST_UNMOUNT, NULL, 0);
+
+	r = r < 0 ? r : answer(m, NULL, ret_top);
+	m->lingers = r == -ENOTEMPTY;
+	return r;
 }
 
 void mounter_log(const struct mounter *m, int priority, const char *fmt, ...)
@@ -415,7 +486,7 @@ int mounter_backing_open(const struct mounter *m, int device, int fd)
 {
 	int r = ask(m, REQUEST_BACKING_OPEN, (int[]){ device, fd }, 2);
 
-	return r < 0 ? r : answer(m, NULL);
+	return r < 0 ? r : answer(m, NULL, NULL);
 }
 
 void mounter_backing_close(const struct mounter *m, int device, int id)
@@ -434,6 +505,6 @@ void mounter_stop(struct mounter *m)
 	ask(m, REQUEST_QUIT, NULL, 0);
 	close(m->fd);
 	m->fd = -1;
-	while (waitpid(m->pid, NULL, 0) < 0 && errno == EINTR)
+	while (!m->lingers && waitpid(m->pid, NULL, 0) < 0 && errno == EINTR)
 		;
 }

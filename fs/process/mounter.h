@@ -2,7 +2,7 @@
 /*
  * A helper process, forked before the daemon enters its sandbox. It keeps the privileges that the
  * daemon drops and never reads the carton. On request it does six things: mount at the mountpoint
- * of the command line, unmount it, write a line to syslog, set how far the kernel reads ahead, open
+ * of the command line, unmount that mount, write a line to syslog, set how far the kernel reads ahead, open
  * listed files (opener.h), let the kernel read a file of the cache by itself. It ends with the
  * daemon.
  */
@@ -12,26 +12,41 @@
 #include <sys/types.h>
 
 #include "process/options.h"
+#include "process/place.h"
+#include "common/mountinfo.h"
 
 struct mounter {
 	int fd; /* a socket to the mounter */
 	pid_t pid;
+	bool lingers; /* it waits until it can unmount, and is not waited for */
+};
+
+/* What the mounter works with. */
+struct mounting {
+	struct fuse_session *session; /* not mounted yet */
+	const struct options *options;
+	struct place *place; /* the mountpoint; unused if it is a device */
 };
 
 /*
- * Forks the mounter; call this before any thread is started. The mounter mounts its copy of
- * `session`, which is not mounted yet, and uses the current log function. 0 or -errno.
+ * Forks the mounter; call this before any thread is started. The mounter mounts its copy of the
+ * session, and uses the current log function. 0 or -errno.
  */
-int mounter_start(struct fuse_session *session, const struct options *o, struct mounter *ret);
+int mounter_start(const struct mounting *m, struct mounter *ret);
 
 /*
- * Mounts; *ret_fd is then the FUSE device, which the caller owns. 0, or -errno, logged. One thread
- * at a time calls this and mounter_unmount().
+ * Mounts; *ret_fd is then the FUSE device, which the caller owns, and ret_device what st_dev is in
+ * the mount, as "0:57", or "". 0, or -errno, logged. One thread at a time calls this and
+ * mounter_unmount().
  */
-int mounter_mount(struct mounter *m, int *ret_fd);
+int mounter_mount(struct mounter *m, int *ret_fd, char ret_device[32]);
 
-/* Unmounts the mount of mounter_mount() lazily. The caller has closed the device. */
-void mounter_unmount(struct mounter *m);
+/*
+ * Unmounts the file system of mounter_mount() lazily, where it is by now. The caller has closed the
+ * device. -ENOTEMPTY: something is mounted on it, as *ret_top says (unmount_device()): the mounter
+ * goes on until it can unmount, also without the caller. 0 or another -errno.
+ */
+int mounter_unmount(struct mounter *m, struct mountinfo_copy *ret_top);
 
 /* Writes a line to syslog. Any thread. */
 __attribute__((format(printf, 3, 4))) void mounter_log(const struct mounter *m, int priority,
@@ -65,9 +80,9 @@ void mounter_backing_close(const struct mounter *m, int device, int id);
  * or asks to quit (true). A message of any content makes it do no more than the functions above can
  * ask for; each received descriptor is closed. No other thread runs.
  */
-bool mounter_serve(struct fuse_session *session, const struct options *o, int socket);
+bool mounter_serve(const struct mounting *m, int socket);
 
-/* Ends the mounter and waits for its exit. */
+/* Ends the mounter and waits for its exit, unless something is mounted on the mount. */
 void mounter_stop(struct mounter *m);
 
 #endif

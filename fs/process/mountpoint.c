@@ -3,26 +3,24 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <linux/capability.h>
 #include <linux/magic.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "log.h"
 #include "common/mountinfo.h"
 #include "common/numbers.h"
+#include "process/place.h"
+#include "process/unmount.h"
 #include "process/user.h"
-
-extern char **environ;
 
 #define DEVICE "/dev/fd/" /* and its number */
 
@@ -42,23 +40,6 @@ bool mountpoint_is_cartonfs(const char *path)
 	struct mountinfo_copy top;
 
 	return find_own(path, &top);
-}
-
-static int detach(const char *path)
-{
-	char *argv[] = { "fusermount3", "-u", "-z", "--", (char *)path, NULL };
-	pid_t child;
-	int status, r;
-
-	if (geteuid() == 0)
-		return umount2(path, MNT_DETACH | UMOUNT_NOFOLLOW) < 0 ? -errno : 0;
-	r = posix_spawnp(&child, argv[0], NULL, NULL, argv, environ);
-	if (r != 0)
-		return -r;
-	while (waitpid(child, &status, 0) < 0)
-		if (errno != EINTR)
-			return -errno;
-	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EPERM;
 }
 
 int mountpoint_set_device(char **path, int fd)
@@ -139,20 +120,23 @@ static int check_device(const char *path)
 }
 
 /* Has the directory files? One that is mounted when it is looked at is not looked at. */
-static bool has_files(const char *path, const struct statfs *fs)
+static bool has_files(const struct place *place, const struct statfs *fs)
 {
-	DIR *dir = fs->f_type == AUTOFS_SUPER_MAGIC ? NULL : opendir(path);
+	const int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
+	int fd = fs->f_type == AUTOFS_SUPER_MAGIC ? -1 : openat(place->dir, ".", flags);
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
 	bool has = false;
 
 	for (const struct dirent *d; dir && !has && (d = readdir(dir));)
 		has = strcmp(d->d_name, ".") != 0 && strcmp(d->d_name, "..") != 0;
 	if (dir)
 		closedir(dir);
+	else if (fd >= 0)
+		close(fd);
 	return has;
 }
 
-/* Does libfuse mount without a helper? Root of a container may not, and has no other way. */
-static bool may_mount(void)
+bool mountpoint_may_mount(void)
 {
 	return geteuid() == 0 || user_may(CAP_SYS_ADMIN);
 }
@@ -176,20 +160,42 @@ static bool has_fusermount(void)
 	return has;
 }
 
+/* Is there what mounts? 0; or -errno, logged with what to do. */
+static int check_means(void)
+{
+	if (access("/dev/fuse", F_OK) < 0 && errno == ENOENT)
+		return carton_log(CARTON_LOG_ERROR, "/dev/fuse",
+				  "is missing; run modprobe fuse as root, or start the container "
+				  "with --device /dev/fuse"),
+		       -ENODEV;
+	if (!mountpoint_may_mount() && access("/dev/fuse", R_OK | W_OK) < 0 && errno == EACCES)
+		return carton_log(CARTON_LOG_ERROR, "/dev/fuse",
+				  "is not for you to use; its mode should be 666: run chmod 666 "
+				  "/dev/fuse as root"),
+		       -EACCES;
+	if (!mountpoint_may_mount() && !has_fusermount())
+		return carton_log(CARTON_LOG_ERROR, "fusermount3",
+				  "is missing, which mounts for users: install the package fuse3, "
+				  "or mount as root"),
+		       -ENOENT;
+	return 0;
+}
+
 /* The directory is what will be covered. 0; or -EBUSY, logged. */
-static int check_covered(const char *path, const struct statfs *fs, const char **ret_covers)
+static int check_covered(const char *path, const struct place *place, const struct statfs *fs,
+			 const char **ret_covers)
 {
 	struct mountinfo_copy top;
 	char word[PATH_MAX];
 
 	if (!find_own(path, &top)) {
-		if (has_files(path, fs))
+		if (has_files(place, fs))
 			*ret_covers = "is not empty: the carton covers its files until it is "
 				      "unmounted";
 		return 0;
 	}
 	/* fusermount3 is another user, setuid root, who may not look at the mountpoint then */
-	if (!may_mount() && !top.shared) {
+	if (!mountpoint_may_mount() && !top.shared) {
 		carton_log(CARTON_LOG_ERROR, path,
 			   "a carton is mounted there already; first unmount it with cartonctl "
 			   "stop %s",
@@ -201,47 +207,75 @@ static int check_covered(const char *path, const struct statfs *fs, const char *
 	return 0;
 }
 
-int mountpoint_prepare(const char *path, const char **ret_covers)
+/* Opens the directory: 0, -ENOTCONN if it is a dead mount, or -errno. */
+static int open_directory(const char *path, struct place *place, struct statfs *ret)
+{
+	struct stat st;
+	int r = place_open(place, path);
+
+	if (r < 0)
+		return r;
+	/* on a dead mount stat(2) may still succeed, from the kernel's cache; statfs(2) fails */
+	if (fstatfs(place->dir, ret) < 0 || fstat(place->dir, &st) < 0)
+		r = -errno;
+	else if (!S_ISDIR(st.st_mode))
+		r = S_ISLNK(st.st_mode) ? -ELOOP : -ENOTDIR;
+	if (r < 0)
+		place_close(place);
+	return r;
+}
+
+/*
+ * A path without symlinks has one. That is new, unless it could not be resolved at the start: then
+ * the reason is that.
+ */
+static int why_symlink(const char *path)
+{
+	char *now = realpath(path, NULL);
+	int r = now ? -ESTALE : -errno;
+
+	free(now);
+	return r;
+}
+
+/* Removes a dead mount of this program from the path. 0 or -errno; -ENOTCONN: it is another one. */
+static int remove_dead(const char *path)
+{
+	struct mountinfo_copy dead, top;
+	int r = find_own(path, &dead) ? unmount_device(dead.device, path, true, &top) : -ENOTCONN;
+
+	if (r == 0)
+		carton_log(CARTON_LOG_INFO, path, "removed a dead cartonfs mount");
+	return r;
+}
+
+int mountpoint_prepare(const char *path, struct place *place, const char **ret_covers)
 {
 	struct statfs fs;
-	struct stat st;
 	int r;
 
+	place->dir = -1;
 	if (mountpoint_is_device(path))
 		return check_device(path);
-	if (access("/dev/fuse", F_OK) < 0 && errno == ENOENT)
-		return carton_log(CARTON_LOG_ERROR, "/dev/fuse",
-				  "is missing; run modprobe fuse as root, or start the container "
-				  "with --device /dev/fuse"),
-		       -ENODEV;
-	if (!may_mount() && access("/dev/fuse", R_OK | W_OK) < 0 && errno == EACCES)
-		return carton_log(CARTON_LOG_ERROR, "/dev/fuse",
-				  "is not for you to use; its mode should be 666: run chmod 666 "
-				  "/dev/fuse as root"),
-		       -EACCES;
-	if (!may_mount() && !has_fusermount())
-		return carton_log(CARTON_LOG_ERROR, "fusermount3",
-				  "is missing, which mounts for users: install the package fuse3, "
-				  "or mount as root"),
-		       -ENOENT;
-
-	/* on a dead mount stat(2) may still succeed, from the kernel's cache; statfs(2) fails */
-	if (statfs(path, &fs) == 0 && stat(path, &st) == 0) {
-		if (S_ISDIR(st.st_mode))
-			return check_covered(path, &fs, ret_covers);
-		carton_log(CARTON_LOG_ERROR, path, "is not a directory");
-		return -ENOTDIR;
-	}
-	r = -errno;
-	if (r == -ENOTCONN && mountpoint_is_cartonfs(path)) {
-		r = detach(path);
-		if (r == 0) {
-			carton_log(CARTON_LOG_INFO, path, "removed a dead cartonfs mount");
-			return 0;
-		}
-	}
+	r = check_means();
+	if (r < 0)
+		return r;
+	r = open_directory(path, place, &fs);
+	if (r == -ENOTCONN)
+		r = remove_dead(path);
+	if (r == 0 && place->dir < 0)
+		r = open_directory(path, place, &fs);
+	if (r == 0)
+		return check_covered(path, place, &fs, ret_covers);
+	if (r == -ELOOP)
+		r = why_symlink(path);
 	if (r == -ENOENT)
 		carton_log(CARTON_LOG_ERROR, path, "no such directory; create it with mkdir -p");
+	else if (r == -ENOTDIR)
+		carton_log(CARTON_LOG_ERROR, path, "is not a directory");
+	else if (r == -ESTALE)
+		carton_log(CARTON_LOG_ERROR, path,
+			   "cannot be used as a mountpoint: it was replaced by a symlink just now");
 	else
 		carton_log(CARTON_LOG_ERROR, path, "cannot be used as a mountpoint: %s",
 			   strerror(-r));
@@ -254,7 +288,7 @@ void mountpoint_explain(void)
 	static const char helper[] = "/usr/bin/fusermount3";
 	struct stat st;
 
-	if (!may_mount() && stat(helper, &st) == 0 && S_ISREG(st.st_mode) &&
+	if (!mountpoint_may_mount() && stat(helper, &st) == 0 && S_ISREG(st.st_mode) &&
 	    (st.st_uid != 0 || !(st.st_mode & S_ISUID)))
 		carton_log(CARTON_LOG_ERROR, helper,
 			   "is not setuid root, so it cannot mount for users other than root");

@@ -26,12 +26,16 @@ bool mountpoint_is_cartonfs(const char *path);
 int mountpoint_create(char **path, mode_t mode);
 
 /*
- * Checks that `path` is a directory, and unmounts a dead cartonfs mount that a killed process has
- * left there. *ret_covers: what there is to say once it is mounted, since that covers a mount or
- * files; else untouched. For /dev/fd/N, checks that N is a FUSE device. 0, or -errno, logged with
- * what to do.
+ * Checks that `path` is a directory, which `place` holds open, and unmounts a dead cartonfs mount
+ * that a killed process has left there. *ret_covers: what there is to say once it is mounted, since
+ * that covers a mount or files; else untouched. For /dev/fd/N, checks that N is a FUSE device. 0,
+ * or -errno, logged with what to do.
  */
-int mountpoint_prepare(const char *path, const char **ret_covers);
+struct place;
+int mountpoint_prepare(const char *path, struct place *place, const char **ret_covers);
+
+/* Does libfuse mount without a helper? Root of a container may not, and has no other way. */
+bool mountpoint_may_mount(void);
 
 /* After libfuse has failed to mount, and said it: logs what a user lacks for that, if known. */
 void mountpoint_explain(void);

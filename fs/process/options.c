@@ -128,8 +128,10 @@ static int set_option(struct raw *raw, const char *text)
 		suggest(raw, text);
 		return check_unknown(text);
 	}
-	if (spec->kind == OPTION_PASSED)
+	if (spec->kind == OPTION_PASSED) {
+		raw->o.helped |= strcmp(spec->name, "auto_unmount") == 0;
 		return check_unknown(text);
+	}
 	r = option_set(spec, &raw->o.values, text[n] ? text + n + 1 : NULL);
 	/* with an @, it may be what is left of a URL with a password, which was cut at a comma */
 	if (r == -EINVAL)
@@ -278,9 +280,11 @@ static int add_mount_options(struct raw *raw)
 	 * then only fusermount3 can open /dev/fuse. With auto_unmount libfuse calls it at once,
 	 * else only if mount(2) fails
 	 */
-	if (access("/dev/fuse", R_OK | W_OK) < 0 && !mountpoint_is_device(o->mountpoint) &&
-	    fuse_opt_add_opt(&text, "auto_unmount") < 0)
-		r = -ENOMEM;
+	if (access("/dev/fuse", R_OK | W_OK) < 0 && !mountpoint_is_device(o->mountpoint)) {
+		o->helped = true;
+		if (fuse_opt_add_opt(&text, "auto_unmount") < 0)
+			r = -ENOMEM;
+	}
 	if (!fsname || fuse_opt_add_opt_escaped(&text, fsname) < 0 ||
 	    fuse_opt_add_arg(&o->fuse, "-o") < 0 || fuse_opt_add_arg(&o->fuse, text) < 0)
 		r = -ENOMEM;

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -19,6 +18,7 @@ static void *watch(void *ctx)
 		struct mountinfo_copy mount;
 
 		if (mountinfo_find(u->mounts, NULL, u->device, &mount) == 0) {
+			u->seen = true;
 			u->gone();
 			return NULL;
 		}
@@ -29,23 +29,19 @@ static void *watch(void *ctx)
 	}
 }
 
-void unmounted_open(struct unmounted *u, const char *mountpoint)
+void unmounted_open(struct unmounted *u)
 {
 	*u = (struct unmounted){ .mounts = fopen("/proc/self/mountinfo", "re"),
-				 .mountpoint = realpath(mountpoint, NULL),
 				 .stop = { -1, -1 } };
 }
 
-void unmounted_watch(struct unmounted *u, void (*gone)(void))
+void unmounted_watch(struct unmounted *u, const char *device, void (*gone)(void))
 {
-	struct mountinfo_copy mount;
 	sigset_t all, before;
 
-	if (!u->mounts || !u->mountpoint ||
-	    mountinfo_find(u->mounts, u->mountpoint, NULL, &mount) <= 0 ||
-	    pipe2(u->stop, O_CLOEXEC) < 0)
+	if (!u->mounts || !*device || pipe2(u->stop, O_CLOEXEC) < 0)
 		return;
-	strcpy(u->device, mount.device);
+	snprintf(u->device, sizeof(u->device), "%s", device);
 	u->gone = gone;
 	/* signals are for the main thread, which they have to wake up */
 	sigfillset(&all);
@@ -55,8 +51,10 @@ void unmounted_watch(struct unmounted *u, void (*gone)(void))
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-void unmounted_close(struct unmounted *u)
+bool unmounted_close(struct unmounted *u)
 {
+	bool seen;
+
 	if (u->stop[1] >= 0)
 		close(u->stop[1]);
 	if (u->running)
@@ -65,6 +63,7 @@ void unmounted_close(struct unmounted *u)
 		close(u->stop[0]);
 	if (u->mounts)
 		fclose(u->mounts);
-	free(u->mountpoint);
+	seen = u->seen;
 	*u = (struct unmounted){ .stop = { -1, -1 } };
+	return seen;
 }

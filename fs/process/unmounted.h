@@ -11,28 +11,27 @@
 #include <stdio.h>
 
 struct unmounted {
-	FILE *mounts;	  /* /proc/self/mountinfo; NULL: not watched */
-	char *mountpoint; /* without symlinks */
-	char device[32];  /* its st_dev, as "0:57" */
+	FILE *mounts;	 /* /proc/self/mountinfo; NULL: not watched */
+	char device[32]; /* of the mount: its st_dev, as "0:57" */
 	void (*gone)(void);
 	pthread_t thread;
 	int stop[2]; /* a pipe; its end ends the thread */
 	bool running;
+	bool seen; /* of the thread, until unmounted_close(): `gone` was called */
 };
 
 /*
- * Opens the list of mounts, before the sandbox forbids it and before the mount covers `mountpoint`.
- * If that fails, unmounts are not noticed.
+ * Opens the list of mounts, before the sandbox forbids it. If that fails, unmounts are not noticed.
  */
-void unmounted_open(struct unmounted *u, const char *mountpoint);
+void unmounted_open(struct unmounted *u);
 
 /*
- * Starts a thread that calls `gone` once, when this file system has no mount left in this mount
- * namespace. Call it after mounting.
+ * Starts a thread that calls `gone` once, when the file system `device` has no mount left in this
+ * mount namespace. Call it after mounting; "": it is not watched.
  */
-void unmounted_watch(struct unmounted *u, void (*gone)(void));
+void unmounted_watch(struct unmounted *u, const char *device, void (*gone)(void));
 
-/* Ends the thread. */
-void unmounted_close(struct unmounted *u);
+/* Ends the thread. True: no mount was left, and the number of the device may be another's. */
+bool unmounted_close(struct unmounted *u);
 
 #endif

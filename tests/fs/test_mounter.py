@@ -68,9 +68,9 @@ def test_requests_of_others(mount, sample_carton, work, who):
             socket.send_fds(s, [(struct.pack('=ii', kind, 0) + text)[:size]], list(fds))
 
         def answer():
-            data, fds, *_ = socket.recv_fds(s, 64, 4)
+            data, fds, *_ = socket.recv_fds(s, 1 << 14, 4)
             assert not fds
-            return struct.unpack('=i', data)[0]
+            return struct.unpack_from('=i', data)[0]
 
         ask(BACKING_OPEN)
         assert answer() == -errno.EBADF
@@ -109,4 +109,4 @@ def test_file_that_is_not_open_for_reading(mount, sample_carton, work, flags):
         socket.send_fds(s, [struct.pack('=ii', BACKING_OPEN, 0)], [device, file])
         for fd in (device, file, *more):
             os.close(fd)
-        assert struct.unpack('=i', s.recv(64)) == (-errno.EBADF,)
+        assert struct.unpack_from('=i', s.recv(1 << 14)) == (-errno.EBADF,)

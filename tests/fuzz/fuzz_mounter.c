@@ -94,8 +94,9 @@ int __wrap_open64(const char *path, int flags, ...);
 int __wrap_ioctl(int fd, unsigned long command, void *arg);
 void __wrap_syslog(int priority, const char *fmt, ...);
 pid_t __wrap_setsid(void);
-int __wrap_fuse_session_mount(struct fuse_session *se, const char *mountpoint);
-void __wrap_fuse_session_unmount(struct fuse_session *se);
+int __wrap_place_mount(struct place *p, struct fuse_session *se, const char *path, bool helped);
+int __wrap_unmount_device(const char *device, const char *path, bool lazy,
+			  struct mountinfo_copy *ret_top);
 int __wrap_fuse_session_fd(struct fuse_session *se);
 
 int __wrap_poll(struct pollfd *p, nfds_t n, int timeout)
@@ -207,24 +208,33 @@ pid_t __wrap_setsid(void)
 	return 1;
 }
 
-int __wrap_fuse_session_mount(struct fuse_session *se, const char *mountpoint)
+int __wrap_place_mount(struct place *p, struct fuse_session *se, const char *path, bool helped)
 {
-	CHECK(!se && !run.mounted && strcmp(mountpoint, MOUNTPOINT) == 0);
+	struct stat st;
+
+	(void)helped;
+	CHECK(!se && !run.mounted && !*p->device && strcmp(path, MOUNTPOINT) == 0);
 	run.done[MOUNT]++;
 	if (run.refuse)
-		return -1;
+		return -EIO;
+	CHECK(stat(MOUNTPOINT, &st) == 0);
+	snprintf(p->device, sizeof(p->device), "%u:%u", major(st.st_dev), minor(st.st_dev));
 	run.device = __real_open64("/dev/null", O_RDWR | O_CLOEXEC);
 	run.mounted = true;
 	return 0;
 }
 
-void __wrap_fuse_session_unmount(struct fuse_session *se)
+int __wrap_unmount_device(const char *device, const char *path, bool lazy,
+			  struct mountinfo_copy *ret_top)
 {
-	CHECK(!se && run.mounted);
+	struct stat st;
+	char own[32];
+
+	CHECK(run.mounted && !path && lazy && ret_top && stat(MOUNTPOINT, &st) == 0);
+	snprintf(own, sizeof(own), "%u:%u", major(st.st_dev), minor(st.st_dev));
+	CHECK(strcmp(device, own) == 0);
 	run.done[UNMOUNT]++;
-	if (run.device >= 0)
-		close(run.device);
-	run.device = -1;
+	return 0;
 }
 
 int __wrap_fuse_session_fd(struct fuse_session *se)
@@ -281,7 +291,7 @@ static size_t send_one(int socket, const uint8_t **at, size_t n)
 static void check_answers(int socket)
 {
 	unsigned want = run.asked[MOUNT] + run.asked[UNMOUNT] + run.asked[BACKING_OPEN];
-	char control[CMSG_SPACE(4 * sizeof(int))], text[64] = { 0 };
+	char control[CMSG_SPACE(4 * sizeof(int))], text[8192] = { 0 };
 	unsigned got = 0, with_fd = 0;
 
 	for (;;) {
@@ -295,7 +305,7 @@ static void check_answers(int socket)
 
 		if (n <= 0)
 			break;
-		CHECK(n == sizeof(int));
+		CHECK(n == sizeof(int) + sizeof(struct mountinfo_copy));
 		got++;
 		if (c) {
 			CHECK(c->cmsg_len == CMSG_LEN(sizeof(int)));
@@ -366,6 +376,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 		.values.carton.header_file = HEADER_FILE,
 	};
 	const uint8_t *at = data + 8, *end = data + n;
+	struct place place = { .dir = -1 };
 	uint64_t before = open_fds();
 	int pair[2];
 	bool quit;
@@ -381,7 +392,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 		if (send_one(pair[0], &at, (size_t)(end - at)) == 0)
 			break;
 	shutdown(pair[0], SHUT_WR);
-	quit = mounter_serve(NULL, &o, pair[1]);
+	quit = mounter_serve(&(struct mounting){ NULL, &o, &place }, pair[1]);
 	CHECK(quit == (run.asked[QUIT] > 0));
 	check_answers(pair[0]);
 	close(pair[0]);

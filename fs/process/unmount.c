@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "process/unmount.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "log.h"
+#include "process/directory.h"
+
+extern char **environ;
+
+struct mounts {
+	const char *device, *path; /* what is looked for; the path may be NULL */
+	size_t skip;		   /* so many of those */
+	struct mountinfo_copy *own, *top;
+	bool found, covered;
+};
+
+static void look_for_own(void *ctx, const struct mountinfo *mount)
+{
+	struct mounts *m = ctx;
+
+	if (m->found || strcmp(mount->device, m->device) != 0 ||
+	    (m->path && strcmp(mount->path, m->path) != 0))
+		return;
+	if (m->skip > 0) {
+		m->skip--;
+		return;
+	}
+	m->found = true;
+	mountinfo_copy(mount, m->own);
+}
+
+/* The root of a namespace is its own parent. */
+static void look_for_top(void *ctx, const struct mountinfo *mount)
+{
+	struct mounts *m = ctx;
+
+	if (mount->parent != m->own->id || mount->id == m->own->id)
+		return;
+	m->covered = true;
+	mountinfo_copy(mount, m->top);
+}
+
+/* umount2(2), or the helper for users. fusermount3 does not say why it fails: most likely -EBUSY. */
+static int unmount_name(const char *name, const char *path, bool lazy)
+{
+	char *argv[] = { "fusermount3",
+			 "-u",
+			 lazy ? "-z" : "--",
+			 lazy ? "--" : (char *)path,
+			 lazy ? (char *)path : NULL,
+			 NULL };
+	posix_spawn_file_actions_t quiet;
+	pid_t child;
+	int status, r;
+
+	if (umount2(name, UMOUNT_NOFOLLOW | (lazy ? MNT_DETACH : 0)) == 0)
+		return 0;
+	if (errno != EPERM)
+		return -errno;
+	posix_spawn_file_actions_init(&quiet);
+	posix_spawn_file_actions_addopen(&quiet, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+	r = posix_spawnp(&child, argv[0], &quiet, NULL, argv, environ);
+	posix_spawn_file_actions_destroy(&quiet);
+	if (r != 0)
+		return -r;
+	while (waitpid(child, &status, 0) < 0)
+		if (errno != EINTR)
+			return -errno;
+	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : lazy ? -EPERM : -EBUSY;
+}
+
+/* Is the file system what is on top at the name in this directory? Asks nothing of the mount. */
+static bool is_on_top(const char *name, const char *device)
+{
+	struct statx st;
+	char found[32];
+
+	if (statx(AT_FDCWD, name, AT_SYMLINK_NOFOLLOW | AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT, 0,
+		  &st) < 0)
+		return false;
+	snprintf(found, sizeof(found), "%u:%u", st.stx_dev_major, st.stx_dev_minor);
+	return strcmp(found, device) == 0;
+}
+
+/* Unmounts a mount that has none on it. Its directory is held, so nobody moves that meanwhile. */
+static int unmount_one(const struct mountinfo_copy *own, bool lazy)
+{
+	const char *slash = strrchr(own->path, '/');
+	char parent[PATH_MAX];
+	int dir, before, r;
+
+	if (!slash || !slash[1])
+		return -EBUSY; /* the root */
+	snprintf(parent, sizeof(parent), "%.*s", slash == own->path ? 1 : (int)(slash - own->path),
+		 own->path);
+	dir = directory_open(parent);
+	before = dir < 0 ? dir : directory_enter(dir);
+	if (dir >= 0)
+		close(dir);
+	if (before < 0)
+		return before;
+	r = is_on_top(slash + 1, own->device) ? unmount_name(slash + 1, own->path, lazy) :
+						-ENOTEMPTY;
+	directory_leave(before);
+	return r;
+}
+
+int unmount_device(const char *device, const char *path, bool lazy, struct mountinfo_copy *ret_top)
+{
+	FILE *f = fopen("/proc/self/mountinfo", "re");
+	struct mountinfo_copy own;
+	size_t skip = 0;
+	int r = 0, one;
+
+	if (!f)
+		return -errno;
+	ret_top->path[0] = ret_top->type[0] = '\0';
+	for (;;) {
+		struct mounts m = { device, path, skip, .own = &own, .top = ret_top };
+
+		if (!mountinfo_each(f, look_for_own, &m)) {
+			r = -EIO;
+			break;
+		}
+		if (!m.found)
+			break;
+		if (!mountinfo_each(f, look_for_top, &m)) {
+			r = -EIO;
+			break;
+		}
+		one = m.covered ? -ENOTEMPTY : unmount_one(&own, lazy);
+		/* one that was unmounted may have been on another of them: look at those again */
+		skip = one == 0 ? 0 : skip + 1;
+		r = one == 0 ? 0 : one;
+	}
+	fclose(f);
+	return r;
+}
+
+char *unmount_explain(const struct mountinfo_copy *top, char ret[UNMOUNT_TEXT])
+{
+	char word[PATH_MAX];
+
+	if (*top->path)
+		snprintf(ret, UNMOUNT_TEXT,
+			 "a %s is mounted on it or in it, at %s: first run umount %s", top->type,
+			 top->path, carton_shell_word(top->path, word, sizeof(word)));
+	else
+		snprintf(ret, UNMOUNT_TEXT, "another mount covers it: first unmount that");
+	return ret;
+}
