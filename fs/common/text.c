@@ -40,24 +40,35 @@ char *text_format(char *ret, size_t n, const char *fmt, ...)
 	return ret;
 }
 
-void text_vline(FILE *f, const char *fmt, va_list ap)
+char *text_new_line(const char *fmt, va_list ap)
 {
 	char *text, *line = NULL;
 	size_t n;
 	FILE *memory;
 
 	if (vasprintf(&text, fmt, ap) < 0)
-		return;
-	/* stderr has no buffer: the line is one write(2) */
+		return NULL;
 	memory = open_memstream(&line, &n);
 	if (memory) {
 		put(memory, CARTON_ESCAPE_TEXT, text);
 		fputc('\n', memory);
-		if (fclose(memory) == 0)
-			fputs(line, f);
+		if (fclose(memory) != 0) {
+			free(line);
+			line = NULL;
+		}
 	}
-	free(line);
 	free(text);
+	return line;
+}
+
+void text_vline(FILE *f, const char *fmt, va_list ap)
+{
+	char *line = text_new_line(fmt, ap);
+
+	/* stderr has no buffer: the line is one write(2) */
+	if (line)
+		fputs(line, f);
+	free(line);
 }
 
 void text_line(FILE *f, const char *fmt, ...)

@@ -17,6 +17,9 @@ char *text_format(char *ret, size_t n, const char *fmt, ...) __attribute__((form
 void text_line(FILE *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void text_vline(FILE *f, const char *fmt, va_list ap) __attribute__((format(printf, 2, 0)));
 
+/* The same line, malloc'ed; NULL: out of memory. */
+char *text_new_line(const char *fmt, va_list ap) __attribute__((format(printf, 1, 0)));
+
 /* Writes `s` as a JSON string. Invalid UTF-8 becomes U+FFFD. */
 void json_string(FILE *f, const char *s);
 

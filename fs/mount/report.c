@@ -28,30 +28,67 @@ static void tell_error(const char *subject, const char *message)
 				   subject ? subject : "", subject ? ": " : "", message));
 }
 
-/* Writes a line to error_file, if there is one. */
-__attribute__((format(printf, 2, 3))) static void put_error(const struct report *t, const char *fmt,
-							    ...)
-{
-	va_list ap;
+/* ---- where lines go ---- */
 
-	if (!t->error_file)
-		return;
-	va_start(ap, fmt);
-	text_vline(t->error_file, fmt, ap);
-	va_end(ap);
-	fflush(t->error_file);
+enum { TO_STDERR, TO_ERROR_FILE };
+
+/* A writer_fn. */
+static void write_line(void *ctx, const struct writer_line *line)
+{
+	const struct report *t = ctx;
+	const int fd = line->to == TO_STDERR ? STDERR_FILENO : t->error_file;
+	char text[128];
+
+	if (line->lost) {
+		snprintf(text, sizeof(text),
+			 "%scartonfs: %u lines of the log are missing here: nobody took them\n",
+			 t->journal ? "<4>" : "", line->lost);
+		writer_bytes(STDERR_FILENO, text, strlen(text));
+	}
+	writer_bytes(fd, line->text, strlen(line->text));
 }
 
+__attribute__((format(printf, 3, 4))) static void put(struct report *t, int to, const char *fmt,
+						      ...)
+{
+	struct writer_line line = { .to = to };
+	va_list ap;
+
+	va_start(ap, fmt);
+	line.text = text_new_line(fmt, ap);
+	va_end(ap);
+	if (t->writer.running) {
+		writer_put(&t->writer, &line, true);
+	} else if (line.text) {
+		write_line(t, &line);
+		free(line.text);
+	}
+}
+
+/* Writes a line to error_file, if there is one. */
+#define put_error(t, ...)                                   \
+	do {                                                \
+		if ((t)->error_file >= 0)                   \
+			put(t, TO_ERROR_FILE, __VA_ARGS__); \
+	} while (0)
+
 /* Writes a line to stderr. The journal takes the priority from a prefix. */
-static void put_line(const struct report *t, int priority, const char *prefix, const char *subject,
+static void put_line(struct report *t, int priority, const char *prefix, const char *subject,
 		     const char *message)
 {
 	char digit[16];
 
 	progress_clear();
 	snprintf(digit, sizeof(digit), "<%d>", priority);
-	text_line(stderr, "%scartonfs: %s%s%s%s", t->journal ? digit : "", prefix,
-		  subject ? subject : "", subject ? ": " : "", message);
+	put(t, TO_STDERR, "%scartonfs: %s%s%s%s", t->journal ? digit : "", prefix,
+	    subject ? subject : "", subject ? ": " : "", message);
+}
+
+void report_serving(struct report *t)
+{
+	/* a daemon without a terminal has only error_file, and that only at its end */
+	if (t->options->values.foreground || t->error_file >= 0)
+		writer_start(&t->writer, write_line, t);
 }
 
 static const int priorities[] = { LOG_ERR, LOG_WARNING, LOG_WARNING, LOG_INFO, LOG_DEBUG };
@@ -97,7 +134,7 @@ static struct held *held_new(const struct report *t, enum carton_log_level level
 }
 
 /* Lock held, or nobody else has it. */
-static void put_held(const struct report *t, struct held *h)
+static void put_held(struct report *t, struct held *h)
 {
 	if (!h->told)
 		put_line(t, priorities[h->level], prefixes[h->level], NULL, h->line);
@@ -153,15 +190,16 @@ static void on_log(void *ctx, enum carton_log_level level, const char *subject, 
 		put_line(t, priorities[level], prefixes[level], subject, message);
 }
 
-void report_covered(const struct report *t, const char *message)
+void report_covered(struct report *t, const char *message)
 {
 	put_line(t, LOG_WARNING, "warning: ", t->options->mountpoint, message);
 }
 
-int report_status(const struct report *t, int status)
+int report_status(struct report *t, int status)
 {
 	if (status != EXIT_GOOD)
 		put_error(t, "cartonfs: %s: exit status %d", t->options->label, status);
+	writer_stop(&t->writer);
 	return status;
 }
 
@@ -252,8 +290,8 @@ void report_not_mounted(struct report *t, const char *fmt, ...)
 		why += n + 2;
 	if (held && !held->fails)
 		put_held(t, held);
-	text_line(stderr, "%scartonfs: %s: not mounted: %s", t->journal ? "<3>" : "", label,
-		  held && held->fails ? held->line + held->label : why);
+	put(t, TO_STDERR, "%scartonfs: %s: not mounted: %s", t->journal ? "<3>" : "", label,
+	    held && held->fails ? held->line + held->label : why);
 	held_free(held);
 }
 
@@ -291,13 +329,13 @@ static bool is_safe_error_file(int fd)
 }
 
 /* False: it cannot be opened, or another user has made it. */
-static bool open_error_file(const char *path, FILE **ret)
+static bool open_error_file(const char *path, int *ret)
 {
 	const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW | O_NONBLOCK;
 	int fd = path ? open(path, flags, 0644) : -1;
 
-	*ret = fd >= 0 && is_safe_error_file(fd) ? fdopen(fd, "w") : NULL;
-	if (!path || *ret)
+	*ret = fd >= 0 && is_safe_error_file(fd) ? fd : -1;
+	if (!path || *ret >= 0)
 		return true;
 	text_line(stderr, "cartonfs: error_file %s: %s%s", path, strerror(errno),
 		  errno == ELOOP ? "; it is a symlink" :

@@ -9,10 +9,10 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
 
 #include "mount/status.h"
 #include "process/mounter.h"
+#include "process/writer.h"
 
 struct report {
 	const struct options *options;
@@ -22,7 +22,8 @@ struct report {
 	double began;		       /* progress_now() when that was set */
 	atomic_bool detached;	       /* the daemon has closed its stderr */
 	bool journal;		       /* stderr goes to the journal */
-	FILE *error_file;	       /* or NULL */
+	int error_file;		       /* or -1 */
+	struct writer writer;	       /* writes to both, once it runs: see report_serving() */
 	pthread_mutex_t lock;	       /* guards `held` */
 	/*
 	 * The last message of an open, which may be why nothing is mounted: then one line says
@@ -58,10 +59,20 @@ void report_not_mounted(struct report *t, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 
 /* Warns of what the mount covers: no error of the mount, so its status does not count it. */
-void report_covered(const struct report *t, const char *message);
+void report_covered(struct report *t, const char *message);
 
-/* Writes the exit status to error_file, for supervisors that do not see it. Returns it. */
-int report_status(const struct report *t, int status);
+/*
+ * From now on nobody waits for stderr or error_file, which may be a pipe that is not read or on a
+ * disk that is stuck: a thread writes. Call it once the process is confined, as threads are each by
+ * itself. If the thread cannot be had, they are written to as before.
+ */
+void report_serving(struct report *t);
+
+/*
+ * Writes the exit status to error_file, for supervisors that do not see it. Returns it. The process
+ * has to end then.
+ */
+int report_status(struct report *t, int status);
 
 /* Reports a system call that was denied, as a line of the log. Safe in a signal handler. */
 void report_denied(const char *line);

@@ -265,6 +265,8 @@ static int open_carton(struct session *s, struct sandbox_helper *helper)
 	report_opened(&s->report, r == 0);
 	if (r == 0 && !v->nosandbox)
 		r = sandbox_opened(carton_fetches(s->mount.carton));
+	if (r == 0)
+		report_serving(&s->report);
 	return r;
 }
 

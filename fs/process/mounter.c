@@ -6,8 +6,10 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -21,6 +23,7 @@
 #include "process/message.h"
 #include "process/mountpoint.h"
 #include "process/unmount.h"
+#include "process/writer.h"
 #include "common/text.h"
 
 #define MAX_TEXT 2048
@@ -67,6 +70,7 @@ struct state {
 	bool covered; /* it could not be unmounted: something is on it */
 	int socket;
 	struct opener opener;
+	struct writer log; /* to syslog(3), which waits for as long as nobody reads /dev/log */
 };
 
 /*
@@ -218,16 +222,30 @@ static void backing_close(const struct request *q, size_t size, int device)
 	ioctl(device, FUSE_DEV_IOC_BACKING_CLOSE, &id);
 }
 
+/* A writer_fn. */
+static void write_log(void *ctx, const struct writer_line *line)
+{
+	(void)ctx;
+	if (line->lost)
+		syslog(LOG_WARNING, "%u lines of the log are missing here: nobody took them",
+		       line->lost);
+	syslog(line->priority, "%s", line->text);
+}
+
 /*
  * Logs a line of the daemon. It is escaped here: a daemon that a carton has taken over may send
  * anything.
  */
-static void put_log(const struct request *q, int n)
+static void put_log(struct state *s, const struct request *q, int n)
 {
-	char line[2 * MAX_TEXT];
+	struct writer_line line = { .priority = q->priority & LOG_PRIMASK };
+	char text[2 * MAX_TEXT];
 
-	syslog(q->priority & LOG_PRIMASK, "%s",
-	       text_format(line, sizeof(line), "%.*s", n, q->text));
+	line.text = strdup(text_format(text, sizeof(text), "%.*s", n, q->text));
+	if (!s->log.running && writer_start(&s->log, write_log, NULL) < 0)
+		free(line.text);
+	else
+		writer_put(&s->log, &line, false);
 }
 
 /*
@@ -261,7 +279,7 @@ static bool serve(struct state *s, const struct request *q, size_t size, int fds
 		read_ahead(s);
 		break;
 	case REQUEST_LOG:
-		put_log(q, (int)(size - HEADER_SIZE));
+		put_log(s, q, (int)(size - HEADER_SIZE));
 		break;
 	case REQUEST_OPEN_FILES:
 		open_files(s, fds);
@@ -331,6 +349,7 @@ bool mounter_serve(const struct mounting *m, int socket)
 	quit = run(&s);
 	close_both(s.opener.fds);
 	opener_finish(&s.opener);
+	writer_stop(&s.log);
 	if (s.covered)
 		wait_until_free(m->place->device);
 	return quit;
@@ -448,6 +467,40 @@ int mounter_unmount(struct mounter *m, struct mountinfo_copy *ret_top)
 	return r;
 }
 
+/* Puts "N lines of the log are missing here" into the request. Returns its length. */
+static size_t put_missing(struct request *q, unsigned n)
+{
+	static const char text[] = " lines of the log are missing here: nobody took them";
+	char digits[3 * sizeof(n)];
+	size_t i = sizeof(digits), used;
+
+	do
+		digits[--i] = (char)('0' + n % 10);
+	while (n /= 10);
+	used = sizeof(digits) - i;
+	memcpy(q->text, digits + i, used);
+	memcpy(q->text + used, text, sizeof(text));
+	return used + sizeof(text) - 1;
+}
+
+/*
+ * Sends a line, which is lost where the mounter has no room for it. The next one says how many
+ * were. Safe in a signal handler.
+ */
+static void send_log(const struct mounter *m, struct request *q, size_t n)
+{
+	static _Atomic unsigned lost;
+	unsigned before;
+
+	if (datagram_send(m->fd, q, HEADER_SIZE + n) < 0) {
+		lost++;
+		return;
+	}
+	before = lost ? atomic_exchange(&lost, 0) : 0;
+	if (before)
+		datagram_send(m->fd, q, HEADER_SIZE + put_missing(q, before));
+}
+
 void mounter_log(const struct mounter *m, int priority, const char *fmt, ...)
 {
 	struct request q = { .kind = REQUEST_LOG, .priority = priority };
@@ -456,8 +509,7 @@ void mounter_log(const struct mounter *m, int priority, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(q.text, sizeof(q.text), fmt, ap);
 	va_end(ap);
-	/* a stuck log must not delay readers of files */
-	datagram_send(m->fd, &q, HEADER_SIZE + strlen(q.text));
+	send_log(m, &q, strlen(q.text));
 }
 
 void mounter_log_line(const struct mounter *m, int priority, const char *subject, const char *line)
@@ -469,7 +521,7 @@ void mounter_log_line(const struct mounter *m, int priority, const char *subject
 	for (size_t i = 0; i < 3; i++)
 		for (const char *p = parts[i]; *p && used < sizeof(q.text); p++)
 			q.text[used++] = *p;
-	datagram_send(m->fd, &q, HEADER_SIZE + used);
+	send_log(m, &q, used);
 }
 
 void mounter_read_ahead(struct mounter *m)

@@ -8,10 +8,13 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include "process/message.h"
+
+#define PATIENCE_S 30
 
 static int notify_fd = -1;
 
@@ -19,6 +22,7 @@ void notify_open(void)
 {
 	struct sockaddr_un addr = { .sun_family = AF_UNIX };
 	const char *path = getenv("NOTIFY_SOCKET");
+	const struct timeval patience = { .tv_sec = PATIENCE_S };
 	size_t len = path ? strlen(path) : 0;
 
 	if (len < 2 || len >= sizeof(addr.sun_path) || (path[0] != '/' && path[0] != '@'))
@@ -29,6 +33,8 @@ void notify_open(void)
 	notify_fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (notify_fd < 0)
 		return;
+	/* for what has to arrive; a service manager that is stuck must not keep this process */
+	setsockopt(notify_fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
 	if (connect(notify_fd, (struct sockaddr *)&addr,
 		    (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len)) < 0) {
 		close(notify_fd);

@@ -102,20 +102,29 @@ def test_something_in_it(sample_carton, mount):
         eventually('it is gone, too', lambda: not mounts_of(device))
 
 
-def test_moved_with_its_parent(sample_carton, work, who):
+@pytest.mark.parametrize('other', ['tmpfs', 'carton'])
+def test_moved_with_its_parent(two, work, who, other):
     """Nothing that stands at the old path is touched, and no dead mount stays at the new one."""
-    (work / 'a/m').mkdir(parents=True)
-    if who:
-        os.chown(work / 'a/m', who, who)
-    with harness.mounted(sample_carton[0], work / 'a/m', uid=who) as m:
+    def make():
+        (work / 'a/m').mkdir(parents=True)
+        if who:
+            os.chown(work / 'a/m', who, who)
+    make()
+    with harness.mounted(two[0], work / 'a/m', uid=who) as m:
         device = device_of(m)
         os.rename(work / 'a', work / 'b')
-        (work / 'a/m').mkdir(parents=True)
-        with tmpfs(work / 'a/m'):
+        make()
+        with tmpfs(work / 'a/m') if other == 'tmpfs' else contextlib.nullcontext():
+            if other == 'carton':
+                assert run(CARTONFS, two[1], work / 'a/m', uid=who).returncode == 0
             assert mounts_of(device) == [str(work / 'b/m')]
             end(m)
             assert mounts_of(device) == [] and os.listdir(work / 'b/m') == []
-            assert os.listdir(work / 'a/m') == ['mine']
+            if other == 'tmpfs':
+                assert os.listdir(work / 'a/m') == ['mine']
+            else:
+                assert m.read('model/w') == b'new'
+                assert ctl('stop', work / 'a/m', uid=who).returncode == 0
 
 
 @pytest.mark.parametrize('way', ['bind', 'move'])

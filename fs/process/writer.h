@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Writes lines to what may not take them: a pipe or a socket that nobody reads, a disk that is
+ * stuck. A thread writes and waits, so that nobody else does. Lines that find no room in its queue
+ * are lost, and counted: the next line that is written says how many.
+ */
+#ifndef FS_WRITER_H
+#define FS_WRITER_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#define WRITER_LINES 128
+
+struct writer_line {
+	int to;	       /* as the caller of writer_put() has it */
+	int priority;  /* likewise */
+	char *text;    /* malloc'ed */
+	unsigned lost; /* so many lines before it are missing */
+};
+
+/* Writes a line, and may wait for any time. */
+typedef void writer_fn(void *ctx, const struct writer_line *line);
+
+struct writer {
+	writer_fn *write;
+	void *ctx;
+	pthread_t thread;
+	bool running;	      /* it was started, and not stopped since */
+	pthread_mutex_t lock; /* guards the rest */
+	pthread_cond_t more, done;
+	struct writer_line lines[WRITER_LINES];
+	unsigned long put, written; /* so many, ever; those between are in `lines` */
+	unsigned lost;
+	bool stalled; /* somebody has waited in vain, and no line was written since */
+	bool ending;
+};
+
+/* Starts the thread, with all signals blocked but SIGSYS. 0 or -errno. */
+int writer_start(struct writer *w, writer_fn *write, void *ctx);
+
+/*
+ * Takes over `line->text`, and writes it, or counts it as lost. `patient`: waits a second at most
+ * until it is written, so that who gets an error finds its reason in the log; but not again until
+ * something is written. Any thread.
+ */
+void writer_put(struct writer *w, const struct writer_line *line, bool patient);
+
+/*
+ * Waits a second at most until all is written, and frees what is not used any more. A thread that
+ * cannot write is left behind: the process has to end then. Does nothing if it does not run.
+ */
+void writer_stop(struct writer *w);
+
+/* Writes all bytes, as far as the file takes them. */
+void writer_bytes(int fd, const char *data, size_t n);
+
+#endif
