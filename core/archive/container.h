@@ -150,8 +150,9 @@ int container_prefetch(struct container *c, const struct entry **list, size_t n)
 
 /*
  * May the file or directory behind `fd` have an entry called `name`, which is ASCII, below no
- * directory? False: it has no such entry, or cannot be opened as a container. The function only searches for bytes and
- * trusts no offset in the file, so it may be called before the process is confined.
+ * directory? False: it has no such entry, or cannot be opened as a container. The function only
+ * searches for bytes and trusts no offset in the file, so it may be called before the process is
+ * confined.
  */
 bool container_may_have(int fd, const struct stat *st, const char *name);
 

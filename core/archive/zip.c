@@ -100,8 +100,9 @@ static int check_begin(const struct zip *z, uint64_t first)
 }
 
 /*
- * Entries must follow each other from the begin of the file to the central directory. The length of a local
- * extra field is known only from the local header: zip_locate() checks the exact end.
+ * Entries must follow each other from the beginning of the file to the central directory. The
+ * length of a local extra field is known only from the local header: zip_locate() checks the exact
+ * end.
  */
 static int check_offsets(struct zip *z)
 {
