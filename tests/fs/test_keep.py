@@ -205,7 +205,7 @@ def test_readers_go_on(work, place, who, method):
         assert other.wait() == 0
         for name, sha in c.hashes().items():
             assert child(who, harness.sha_file, os.path.join(where, name)) == sha
-        assert m.said().count('took over the mount of the last process') == 3
+        eventually('it says so', lambda: m.said().count('took over the mount of the last process') == 3, why=m.said)
         m.process.terminate()
         assert m.process.wait() == 0
         m.told()
@@ -447,7 +447,8 @@ def test_other_times_in_a_zip(work, place, who):
     os.utime(path, (10 ** 9, 10 ** 9))
     m.mount(path, where)
     m.start(path)
-    assert 'took over the mount of the last process' in m.said()
+    # it says so a moment after it is ready
+    eventually('it says so', lambda: 'took over the mount of the last process' in m.said(), why=m.said)
     assert child(who, os.stat, os.path.join(where, 'model/big')).st_mtime == before
     assert child(who, harness.read_file, os.path.join(where, 'model/big')) == data
 
@@ -466,7 +467,8 @@ def test_dates_of_the_first_process(work, place, who):
     eventually('the clock goes on', lambda: time.time() > date + 1)
     m.mount(path, where)
     m.start(path, *options)
-    assert 'took over the mount of the last process' in m.said()
+    # it says so a moment after it is ready
+    eventually('it says so', lambda: 'took over the mount of the last process' in m.said(), why=m.said)
     assert child(who, os.stat, os.path.join(where, 'misc/2')).st_mtime == date
 
 
