@@ -373,7 +373,7 @@ int main(int argc, char **argv)
 	term_open();
 	status = ctl_parse(argc, argv, commands, &a);
 	if (status == EXIT_GOOD)
-		status = run_command(argc - optind, argv + optind, &a);
+		status = ctl_flush(run_command(argc - optind, argv + optind, &a));
 	/* what the cache does not have will not be there later */
 	if (status == EXIT_LATER && a.values.carton.offline)
 		status = EXIT_BAD;

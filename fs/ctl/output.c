@@ -127,9 +127,13 @@ void ctl_log_source(struct ctl_log *log, const char *source, bool opening)
  */
 int ctl_flush(int status)
 {
+	static bool said;
+
 	if (fflush(stdout) == 0 && !ferror(stdout))
 		return status;
-	text_line(stderr, "cartonctl: cannot write: %s", strerror(errno));
+	if (!said)
+		text_line(stderr, "cartonctl: cannot write: %s", strerror(errno));
+	said = true;
 	return EXIT_BAD;
 }
 

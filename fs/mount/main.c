@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "mount/keep_files.h"
+#include "process/descriptors.h"
 #include "process/mountpoint.h"
 #include "common/exit_status.h"
 #include "common/privacy.h"
@@ -27,12 +28,22 @@ static int open_standard_files(void)
 	return fd < 0 ? -1 : close(fd);
 }
 
+/* Output that cannot be written is an error: the exit status. */
+static int flush(void)
+{
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return EXIT_GOOD;
+	text_line(stderr, "cartonfs: cannot write: %s", strerror(errno));
+	return EXIT_SYSTEM;
+}
+
 int main(int argc, char **argv)
 {
 	struct options o;
 	int r, status = EXIT_USAGE;
 
 	privacy_no_core_dumps();
+	descriptors_close_inherited(argc, argv);
 	if (open_standard_files() < 0) {
 		perror("cartonfs: /dev/null");
 		return EXIT_SYSTEM;
@@ -47,7 +58,7 @@ int main(int argc, char **argv)
 		text_line(stderr, "cartonfs: %s", strerror(ENOMEM));
 		status = EXIT_SYSTEM;
 	} else if (r == 0 && options_print(&o)) {
-		status = EXIT_GOOD;
+		status = flush();
 	} else if (r == 0) {
 		status = o.fake ? EXIT_GOOD : session_run(&o);
 	}

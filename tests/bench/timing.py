@@ -157,7 +157,7 @@ def mounted(command, source, where, note=None, timeout=60, env=None):
     try:
         p = subprocess.run([*command, source, where], pass_fds=[w], stdin=subprocess.DEVNULL,
                            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=timeout,
-                           env=os.environ | (env or {}))
+                           env=os.environ | (env or {}) | {'HELD': f'/dev/fd/{w}'})  # else cartonfs closes it
     except subprocess.TimeoutExpired:
         if os.path.ismount(where):
             unmount(where)

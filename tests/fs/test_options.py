@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 import harness
-from harness import CARTONCTL, CARTONFS, IS_ROOT, NOBODY, expected, mountinfo, run, scan
+from harness import (CARTONCTL, CARTONFS, EXIT_S, IS_ROOT, NOBODY, SLOW, environment, eventually, expected, mountinfo, run,
+                     scan)
 from zipwriter import Carton, sample
 
 needs_root = pytest.mark.needs_root     # mount(8) does
@@ -637,16 +638,66 @@ def test_mkdir_failures(sample_carton, work):
     assert 'exit status 32' in (work / 'errors').read_text()
 
 
+@pytest.mark.parametrize('word', ['-h', '--help', '-V', '--version', '--x-words'])
+def test_output_that_cannot_be_written(word):
+    with open('/dev/full', 'wb') as full:
+        p = subprocess.run([CARTONFS, word], stdout=full, stderr=subprocess.PIPE, text=True, env=environment())
+    assert (p.returncode, p.stderr) == (2, 'cartonfs: cannot write: No space left on device\n')
+
+
 def test_daemon_lets_go(sample_carton, mount, work):
-    """A daemon holds no terminal, no working directory, no descriptor of its caller."""
-    with open(work / 'inherited', 'w') as f:
-        os.set_inheritable(f.fileno(), True)
-        with mount(sample_carton[0], cwd=work) as m:
-            pid = m.pids[0]
-            assert os.readlink(f'/proc/{pid}/cwd') == '/'
-            for n in (0, 1, 2):
-                assert os.readlink(f'/proc/{pid}/fd/{n}') == '/dev/null'
-            assert os.getsid(pid) != os.getsid(0)
+    """A daemon holds no terminal and no working directory of its caller."""
+    with mount(sample_carton[0], cwd=work) as m:
+        pid = m.pids[0]
+        assert os.readlink(f'/proc/{pid}/cwd') == '/'
+        for n in (0, 1, 2):
+            assert os.readlink(f'/proc/{pid}/fd/{n}') == '/dev/null'
+        assert os.getsid(pid) != os.getsid(0)
+
+
+@pytest.mark.parametrize('foreground', [False, True])
+def test_inherited_descriptors(sample_carton, point, work, who, foreground):
+    """The lock that its caller has is free once that is gone, and a pipe has an end. What is named stays open."""
+    where = point(who)
+    r, w = os.pipe()
+    with open(work / 'lock', 'w') as lock, open(sample_carton[0], 'rb') as named, open(work / 'lock') as other:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        gap = os.dup2(w, named.fileno() + 20)
+        p = subprocess.Popen(
+            [*harness.as_command(who), CARTONFS, *['-f'] * foreground, f'/dev/fd/{named.fileno()}', where],
+            pass_fds=[lock.fileno(), w, gap, named.fileno()], env=environment(who))
+        lock.close()
+        for fd in w, gap:
+            os.close(fd)
+        try:
+            if not foreground:
+                assert p.wait(EXIT_S * SLOW) == 0
+            eventually('a mount', lambda: mountinfo(where))
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.set_blocking(r, False)
+            assert os.read(r, 1) == b''
+            assert harness.as_user(who, harness.read_file, f'{where}/MANIFEST')
+            assert harness.unmount(where, who).returncode == 0
+            for pid in harness.daemons(where):
+                harness.wait_exit(pid)
+        finally:
+            p.kill() if foreground else None
+            p.wait()
+            harness.abandon(where, [])
+    os.close(r)
+
+
+@pytest.mark.parametrize('form', ['/dev/fd/{}', '/proc/self/fd/{}'])
+def test_descriptor_in_an_option(sample_carton, mount, work, form):
+    """As a shell passes <(…): no other of the same digits."""
+    with open(work / 'key', 'w+') as key, open(work / 'other', 'w') as other:
+        key.write('no key\n')
+        key.flush()
+        fd, far = key.fileno(), os.dup2(other.fileno(), 100 + key.fileno())
+        p = subprocess.run([CARTONFS, '-o', 'ro,verify_key=' + form.format(fd), sample_carton[0], work], text=True,
+                           pass_fds=[fd, far], env=environment(), capture_output=True)
+        os.close(far)
+    assert 'has no public key in PEM' in p.stderr, p.stderr
 
 
 # ---- secrets ----

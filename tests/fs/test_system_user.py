@@ -265,6 +265,7 @@ program = (ctypes.c_uint64 * 2)(1, ctypes.addressof(code))
 fd = ctypes.CDLL(None, use_errno=True).syscall(317, 1, 8, program)
 assert fd >= 0, os.strerror(ctypes.get_errno())
 os.set_inheritable(fd, True)
+os.environ['HELD'] = f'/dev/fd/{fd}'      # else it is closed
 os.execvp(sys.argv[1], sys.argv[1:])
 """
 

@@ -34,7 +34,7 @@ class Probe:
     def __init__(self, library, cmd, uid=None, env=(), **kw):
         self.ours, theirs = socket.socketpair()
         self.answers = self.ours.makefile('r')
-        more = dict(LD_PRELOAD=f'{library}:{harness.SYSLOG}', PROBE_FD=str(theirs.fileno()), **dict(env))
+        more = dict(LD_PRELOAD=f'{library}:{harness.SYSLOG}', PROBE_FD=f'/dev/fd/{theirs.fileno()}', **dict(env))
         self.process = subprocess.Popen(
             [str(c) for c in cmd], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True, pass_fds=[theirs.fileno()],

@@ -2,8 +2,8 @@
 /*
  * Tries things inside a running cartonfs or cartonctl, into which it is loaded by LD_PRELOAD. It
  * starts with the first thread of the program, which is confined by then; with PROBE_WAIT it comes
- * before that thread, else beside it. On the descriptor PROBE_FD it reads commands, each a line,
- * and answers each with a line: 0, or the errno.
+ * before that thread, else beside it. On the descriptor of PROBE_FD, which is /dev/fd/N, it reads
+ * commands, each a line, and answers each with a line: 0, or the errno.
  *
  *	read PATH | write PATH | create PATH | remove PATH	a file
  *	truncate PATH						the same, open for reading only
@@ -211,7 +211,7 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*start)
 		real = (int (*)(pthread_t *, const pthread_attr_t *, void *(*)(void *),
 				void *))dlsym(RTLD_NEXT, "pthread_create");
 		if (fd) {
-			number = (void *)(long)atoi(fd);
+			number = (void *)(long)atoi(fd + strlen("/dev/fd/"));
 			if (getenv("PROBE_WAIT"))
 				serve(number);
 			else
