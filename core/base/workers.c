@@ -152,7 +152,7 @@ int workers_new(struct workers **ret)
 	pthread_mutex_unlock(&w->lock);
 	if (r < 0) {
 		workers_free(w);
-		return -ENOMEM;
+		return r;
 	}
 	*ret = w;
 	return 0;

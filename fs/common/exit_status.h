@@ -26,10 +26,18 @@ static inline int exit_status(int error, int other)
 	return carton_error_passes(error) ? EXIT_LATER : other;
 }
 
-/* -errno as text. -EHOSTUNREACH is also a server whose name is not found, unlike in strerror(). */
+#define NO_THREAD                                                                             \
+	"no thread or process can be started; raise the limit of them: ulimit -u, TasksMax= " \
+	"of a unit, or pids of a container"
+
+/*
+ * -errno as text. -EHOSTUNREACH is also a server whose name is not found, and -EAGAIN a limit, for
+ * which strerror() has other words.
+ */
 static inline const char *error_text(int error)
 {
 	return error == -EHOSTUNREACH ? "its server is not found, or not reached" :
+	       error == -EAGAIN	      ? NO_THREAD :
 					strerror(-error);
 }
 

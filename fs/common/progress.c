@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "common/bar.h"
+#include "common/end_first.h"
 #include "common/numbers.h"
 
 #define BAR_MAX 40
@@ -202,6 +203,7 @@ static void on_signal(int number)
 		put("\r\033[J");
 	if (bar.hint && number == SIGINT)
 		put(bar.hint);
+	signal_ends_first(number);
 	raise(number);
 }
 
@@ -213,6 +215,7 @@ void progress_end_clean(const char *hint)
 
 	bar.hint = hint;
 	for (size_t i = 0; isatty(STDERR_FILENO) && i < sizeof(numbers) / sizeof(numbers[0]); i++)
-		if (sigaction(numbers[i], NULL, &old) == 0 && old.sa_handler == SIG_DFL)
+		if (sigaction(numbers[i], NULL, &old) == 0 &&
+		    (old.sa_handler == SIG_DFL || getpid() == 1))
 			sigaction(numbers[i], &action, NULL);
 }

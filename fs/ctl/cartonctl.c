@@ -15,6 +15,7 @@
 #include "ctl/tensors.h"
 #include "ctl/verify.h"
 #include "common/numbers.h"
+#include "common/end_first.h"
 #include "common/privacy.h"
 #include "common/progress.h"
 #include "process/sandbox.h"
@@ -195,6 +196,8 @@ static const char *why_not(const char *label, int error)
 	const char *text = carton_error(error);
 	size_t n = strlen(label);
 
+	if (strcmp(text, strerror(-error)) == 0)
+		return error_text(error);
 	return strncmp(text, label, n) == 0 && strncmp(text + n, ": ", 2) == 0 ? text + n + 2 :
 										 text;
 }
@@ -369,6 +372,7 @@ int main(int argc, char **argv)
 	a.values.carton.confine_ctx = &a.sandbox;
 	/* a reader such as head(1) that has enough is no failure; services begin with it ignored */
 	signal(SIGPIPE, SIG_DFL);
+	signals_end_first();
 	privacy_no_core_dumps();
 	term_open();
 	status = ctl_parse(argc, argv, commands, &a);

@@ -9,6 +9,7 @@
 #include "mount/keep_files.h"
 #include "process/descriptors.h"
 #include "process/mountpoint.h"
+#include "common/end_first.h"
 #include "common/exit_status.h"
 #include "common/privacy.h"
 #include "mount/session.h"
@@ -42,6 +43,7 @@ int main(int argc, char **argv)
 	struct options o;
 	int r, status = EXIT_USAGE;
 
+	signals_end_first();
 	privacy_no_core_dumps();
 	descriptors_close_inherited(argc, argv);
 	if (open_standard_files() < 0) {

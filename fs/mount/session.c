@@ -44,6 +44,7 @@ struct session {
 	struct unmounted unmounted;
 	struct keep keep;
 	bool mounted;  /* by the mounter, and not unmounted since */
+	bool ready;    /* the mount was usable */
 	int status_fd; /* the daemon writes a byte here once it is mounted; -1 in the foreground */
 	struct report report;
 	const char *covers; /* what the mount covers, as a warning; or NULL */
@@ -72,6 +73,7 @@ static void on_ready(void *ctx)
 {
 	struct session *s = ctx;
 
+	s->ready = true;
 	tell_ready(s);
 	if (s->status_fd < 0)
 		return;
@@ -110,23 +112,47 @@ static void on_unmounted(void)
 	parked_cancel_all(ENOTCONN);
 }
 
+/* True: unmounted from outside. Another file system may have its device number now. */
+static bool is_unmounted(struct fuse_session *se)
+{
+	struct pollfd p = { fuse_session_fd(se), 0, 0 };
+
+	return poll(&p, 1, 0) == 1 && (p.revents & POLLERR);
+}
+
+/*
+ * The exit status after the loop. Where libfuse cannot start its first thread, the loop ends without
+ * an error of every version; otherwise only a signal or an unmount ends it so early.
+ */
+static int status_of_loop(struct session *s, int r)
+{
+	/* a thread that reads a request during the unmount gets ECONNABORTED */
+	bool good = r >= 0 || r == -ECONNABORTED;
+
+	if (!s->ready && !signals_came() && !(good && is_unmounted(s->mount.session))) {
+		report_not_mounted(&s->report, "%s", NO_THREAD);
+		return EXIT_SYSTEM;
+	}
+	return good ? EXIT_GOOD : EXIT_SYSTEM;
+}
+
 static int loop(struct session *s, struct fuse_session *se)
 {
 	struct fuse_loop_config *config = fuse_loop_cfg_create();
-	int r;
+	int r, status;
 
 	if (!config)
 		return EXIT_SYSTEM;
 	fuse_loop_cfg_set_clone_fd(config, 0);
 	r = fuse_session_loop_mt(se, config);
 	signals_loop_ended();
+	status = status_of_loop(s, r);
 	fuse_loop_cfg_destroy(config);
 	notify_systemd("STOPPING=1");
 	ahead_stop(s->mount.ahead);
 	/* answer parked requests while the connection is still open */
 	carton_stop(s->mount.carton);
-	/* a thread that reads a request during the unmount gets ECONNABORTED */
-	return r < 0 && r != -ECONNABORTED ? EXIT_SYSTEM : EXIT_GOOD;
+	return status;
 }
 
 /*
@@ -149,14 +175,6 @@ static int attach(struct session *s)
 	return fuse_session_mount(se, path);
 }
 
-/* True: unmounted from outside. Another file system may have its device number now. */
-static bool is_unmounted(struct fuse_session *se)
-{
-	struct pollfd p = { fuse_session_fd(se), 0, 0 };
-
-	return poll(&p, 1, 0) == 1 && (p.revents & POLLERR);
-}
-
 /* If this fails, files are verified or fetched when they are opened. */
 static void start_ahead(struct session *s)
 {
@@ -167,7 +185,7 @@ static void start_ahead(struct session *s)
 		return;
 	r = ahead_new(&s->mount, o->values.verify == VERIFY_BACKGROUND, &s->mount.ahead);
 	if (r < 0)
-		carton_log(CARTON_LOG_WARNING, NULL, "files are not had ahead: %s", strerror(-r));
+		carton_log(CARTON_LOG_WARNING, NULL, "files are not had ahead: %s", error_text(r));
 }
 
 /* Mounts, and serves until the end of the mount. */
@@ -207,6 +225,7 @@ static int status_of(const struct options *o, int error)
 	case -EINVAL:
 		return EXIT_USAGE;
 	case -ENOMEM:
+	case -EAGAIN:
 	case -EMFILE:
 	case -ENFILE:
 	case -ENOSPC:
@@ -312,7 +331,7 @@ static int open_and_serve(struct session *s)
 	r = mounter_start(&(struct mounting){ s->mount.session, o, &s->place }, &s->mounter);
 	place_close(&s->place);
 	if (r < 0) {
-		text_line(stderr, "cartonfs: %s", strerror(-r));
+		text_line(stderr, "cartonfs: %s", error_text(r));
 		fuse_session_destroy(s->mount.session);
 		return EXIT_SYSTEM;
 	}

@@ -76,7 +76,7 @@ bool daemon_fork(int *ret_fd, int *ret_status)
 	forwarded_signals(&signals);
 	sigprocmask(SIG_BLOCK, &signals, &before);
 	if (pipe2(fds, O_CLOEXEC) < 0 || (child = fork()) < 0) {
-		perror("cartonfs");
+		text_line(stderr, "cartonfs: %s", error_text(-errno));
 		*ret_status = EXIT_SYSTEM;
 		return false;
 	}

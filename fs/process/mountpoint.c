@@ -7,9 +7,11 @@
 #include <limits.h>
 #include <linux/capability.h>
 #include <linux/magic.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
@@ -288,8 +290,26 @@ void mountpoint_explain(void)
 	static const char helper[] = "/usr/bin/fusermount3";
 	struct stat st;
 
-	if (!mountpoint_may_mount() && stat(helper, &st) == 0 && S_ISREG(st.st_mode) &&
-	    (st.st_uid != 0 || !(st.st_mode & S_ISUID)))
+	if (user_may(CAP_SYS_ADMIN))
+		return;
+	if (geteuid() == 0)
+		carton_log(
+			CARTON_LOG_ERROR, NULL,
+			"root of this container may not mount, as it has no CAP_SYS_ADMIN: start "
+			"the container with --cap-add SYS_ADMIN --device /dev/fuse, or mount "
+			"outside "
+			"and pass the directory in, or a device (CONTAINERS in cartonfs(7))");
+	else if (stat(helper, &st) == 0 && S_ISREG(st.st_mode) &&
+		 (st.st_uid != 0 || !(st.st_mode & S_ISUID)))
 		carton_log(CARTON_LOG_ERROR, helper,
 			   "is not setuid root, so it cannot mount for users other than root");
+	else if (prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1)
+		carton_log(CARTON_LOG_ERROR, NULL,
+			   "fusermount3 gets no rights of root here: start this without "
+			   "no-new-privileges, or pass a device (CONTAINERS in cartonfs(7))");
+	else if (!getpwuid(geteuid()))
+		carton_log(CARTON_LOG_ERROR, NULL,
+			   "uid %u has no name here, which fusermount3 needs: add the user to "
+			   "/etc/passwd, or run this as one that is there",
+			   (unsigned)geteuid());
 }

@@ -12,7 +12,8 @@
 #define REPEAT_US 20000
 
 static struct fuse_session *served;
-static bool ended; /* atomic: any thread may handle a signal */
+/* atomic: any thread may handle a signal */
+static bool ended, came;
 
 static void repeat_after(long us)
 {
@@ -31,6 +32,7 @@ static void end_loop(int signal)
 	int saved = errno;
 
 	(void)signal;
+	__atomic_store_n(&came, true, __ATOMIC_RELEASE);
 	if (!over)
 		fuse_session_exit(served);
 	/* the timer may have been set by a thread that was about to when the loop ended */
@@ -58,6 +60,11 @@ int signals_catch(struct fuse_session *se)
 	for (size_t i = 0; r == 0 && i < sizeof(ends) / sizeof(ends[0]); i++)
 		r = catch_one(ends[i], end_loop);
 	return r;
+}
+
+bool signals_came(void)
+{
+	return __atomic_load_n(&came, __ATOMIC_ACQUIRE);
 }
 
 void signals_loop_ended(void)

@@ -9,10 +9,15 @@
 #ifndef CARTONFS_SIGNALS_H
 #define CARTONFS_SIGNALS_H
 
+#include <stdbool.h>
+
 struct fuse_session;
 
 /* Also ignores SIGPIPE. A signal that was ignored before stays ignored. 0 or -errno, not logged. */
 int signals_catch(struct fuse_session *se);
+
+/* Has one of these signals come? */
+bool signals_came(void);
 
 /*
  * The loop has ended: from now on these signals are ignored, so that they do not disturb the
