@@ -2,9 +2,11 @@
 #include "ctl/mounts.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/mountinfo.h"
@@ -164,24 +166,60 @@ void ctl_mounts_free(struct ctl_mount *list, size_t n)
 	free(list);
 }
 
+/* Is it the file system that was listed? Another user may have changed what the path leads to. */
+static bool is_listed(int fd, const struct ctl_mount *m)
+{
+	char device[32];
+	struct statx st;
+
+	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, 0, &st) < 0)
+		return false;
+	snprintf(device, sizeof(device), "%u:%u", st.stx_dev_major, st.stx_dev_minor);
+	return strcmp(device, m->device) == 0;
+}
+
+/*
+ * Opens a file of .cartonfs/ of the mount. Any user can make a mount of this type: a link in it
+ * would lead to what this process may read and that user may not, and a FIFO would keep it waiting.
+ */
+static int open_file(const struct ctl_mount *m, const char *name)
+{
+	const int directory = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+	int root = open(m->path, directory), at = -1, fd = -1, r;
+	struct stat st;
+
+	if (root >= 0 && is_listed(root, m))
+		at = openat(root, ".cartonfs", directory);
+	else if (root >= 0)
+		errno = ENOENT;
+	if (at >= 0)
+		fd = openat(at, name, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW | O_CLOEXEC);
+	r = fd < 0 || fstat(fd, &st) < 0 ? -errno : S_ISREG(st.st_mode) ? 0 : -ELOOP;
+	if (root >= 0)
+		close(root);
+	if (at >= 0)
+		close(at);
+	if (r < 0 && fd >= 0)
+		close(fd);
+	return r < 0 ? r : fd;
+}
+
 static int read_file(const struct ctl_mount *m, const char *name, char **ret)
 {
-	char *path, *text = malloc(STATUS_MAX + 1);
-	FILE *f;
-	int r;
+	int fd = open_file(m, name), r;
+	FILE *f = fd < 0 ? NULL : fdopen(fd, "r");
+	char *text = f ? malloc(STATUS_MAX + 1) : NULL;
 
-	if (!text || asprintf(&path, "%s/.cartonfs/%s", m->path, name) < 0) {
-		free(text);
-		return -ENOMEM;
-	}
-	f = fopen(path, "re");
-	if (f)
+	r = fd < 0 ? fd : !text ? -ENOMEM : 0;
+	if (r == 0) {
 		text[fread(text, 1, STATUS_MAX, f)] = '\0';
-	/* no text: the process has ended meanwhile */
-	r = !f || ferror(f) ? -errno : *text ? 0 : -ENOENT;
+		/* no text: the process has ended meanwhile */
+		r = ferror(f) ? -errno : *text ? 0 : -ENOENT;
+	}
 	if (f)
 		fclose(f);
-	free(path);
+	else if (fd >= 0)
+		close(fd);
 	if (r < 0)
 		free(text);
 	else

@@ -305,6 +305,8 @@ static int check_answer(const struct ctl_mount *m, int r)
 {
 	if (r == -ENOTCONN)
 		ctl_refuse(m->path, "its process has ended; cartonctl stop removes the mount");
+	else if (r == -ELOOP || r == -ENOTDIR)
+		ctl_refuse(m->path, "shows a link or another kind of file in place of its status");
 	else if (r < 0 && r != -ENOENT && r != -ETIMEDOUT)
 		ctl_failed(m->path, r);
 	return r < 0 ? EXIT_BAD : EXIT_GOOD;

@@ -165,13 +165,19 @@ static int unmount_after_status(const struct ctl_mount *m, struct mountinfo_copy
 	return r;
 }
 
-/* The process that serves the mount, as a pidfd; -1: not known. *ret_silent: it does not answer. */
+/*
+ * The process that serves the mount, as a pidfd; -1: not known. *ret_silent: it does not answer. A
+ * mount of another user is not asked: it may name any process.
+ */
 static int open_daemon(const struct ctl_mount *m, bool *ret_silent)
 {
 	struct ctl_question q;
 	const char *at;
 	int fd = -1;
 
+	*ret_silent = false;
+	if (!m->own)
+		return -1;
 	ctl_mounts_ask(m, 1, CTL_STATUS, &q);
 	*ret_silent = q.r == -ETIMEDOUT;
 	at = q.r == 0 ? strstr(q.text, "\n \"pid\": ") : NULL;

@@ -17,6 +17,7 @@ import time
 
 import pytest
 
+import handover
 import harness
 from faultydisk import Disk
 from harness import CARTONCTL, CARTONFS, ctl, environment, eventually, run, unmount
@@ -325,6 +326,45 @@ def test_not_those_of_others(mount, sample_carton):
         assert m.path not in ctl('status').stdout
         p = ctl('status', m.path)
         assert p.returncode == 1 and p.stderr == f'cartonctl: {m.path}: Permission denied\n'
+
+
+@pytest.mark.needs_root
+@pytest.mark.parametrize('kind', ['link', 'directory', 'fifo'])
+@pytest.mark.parametrize('option', [[], ['--json'], ['--metrics']], ids=['text', 'json', 'metrics'])
+def test_no_link_in_a_mount_of_others(work, kind, option):
+    """Any user can make a mount of this type: what it has in place of its status leads root to no other file."""
+    secret = work / 'secret'
+    secret.mkdir(0o700)
+    for name in 'status.json', 'metrics':
+        (secret / name).write_text('# HELP cartonfs_x secret-of-root\n{"pid": 1, "source": "secret-of-root"}\n')
+    where = work / 'fake'
+    where.mkdir()
+    disk = Disk(where, ',subtype=cartonfs')
+    try:
+        if kind == 'directory':
+            os.symlink(secret, disk.files / '.cartonfs')
+        else:
+            (disk.files / '.cartonfs').mkdir()
+            for name in 'status.json', 'metrics':
+                if kind == 'link':
+                    os.symlink(secret / name, disk.files / '.cartonfs' / name)
+                else:
+                    os.mkfifo(disk.files / '.cartonfs' / name)
+        p = ctl('status', *option, disk.path)
+        assert 'secret-of-root' not in p.stdout + p.stderr
+        assert NO_ANSWER not in p.stdout
+        if option != ['--metrics']:
+            assert p.returncode == 1 and 'shows a link or another kind of file in place of its status' in p.stderr
+    finally:
+        disk.stop()
+
+
+@pytest.mark.needs_root
+def test_stop_of_a_mount_of_others(work):
+    """Root does not ask it for its process: it may name any, or not answer, as here."""
+    with handover.device(work):
+        p = ctl('stop', work)
+        assert (p.returncode, p.stderr) == (0, '')
 
 
 def test_a_path_in_a_mount(mount, sample_carton, work):
