@@ -7,6 +7,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "mount/writes.h"
+
 /*
  * The inode numbers of these files, both for the kernel and in st_ino. All others but that of the
  * root are larger: see INO_FIRST and `ino` of struct carton_stat.
@@ -306,6 +308,7 @@ const struct fuse_lowlevel_ops *status_ops(void)
 	static struct fuse_lowlevel_ops ops;
 
 	ops = mount_ops;
+	writes_refuse(&ops);
 	ops.lookup = on_lookup;
 	ops.getattr = on_getattr;
 	ops.readlink = on_readlink;

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Without privileges: a FUSE device that somebody else has mounted, over a descriptor or a socket."""
 import contextlib
+import errno
 import os
 import socket
 import threading
@@ -61,6 +62,30 @@ def refused(carton, given, s, why):
 def offer(s, fd):
     with contextlib.suppress(OSError):
         send(s.accept()[0], fd)
+
+
+@pytest.mark.parametrize('options', ['', ',default_permissions'])
+def test_device_of_a_writable_mount(carton, work, options):
+    """As mount.fuse3 -o drop_privileges makes it without ro: the mount is read-only all the same, for root too."""
+    c, path, where = carton
+    file, status = where / 'model/main.py', where / '.cartonfs/status.json'
+    with device(where, 'user_id=65534,group_id=65534' + options, 2 | 4) as fd:
+        p = start(path, f'/dev/fd/{fd}', work, fds=[fd])
+        os.close(fd)
+        serves(where, c, p)
+        for call, *words in [
+                (open, file, 'r+'), (open, file, 'w'), (open, where / 'new', 'w'), (open, status, 'r+'), (os.unlink, status),
+                (os.truncate, file, 0), (os.mkdir, where / 'new'), (os.rmdir, where / 'model'), (os.unlink, file),
+                (os.rename, file, where / 'new'), (os.link, file, where / 'new'), (os.symlink, 'x', where / 'new'),
+                (os.mknod, where / 'new'), (os.chmod, file, 0o777), (os.chown, file, 1, 1), (os.utime, file),
+                (os.setxattr, file, 'user.x', b'x'), (os.removexattr, file, 'user.carton.state')]:
+            with pytest.raises(OSError) as e:
+                call(*words)
+            assert e.value.errno == errno.EROFS, (call, words, e.value)
+        if not options:
+            assert not os.access(file, os.W_OK)
+        assert os.access(file, os.R_OK)
+        serves_and_ends(where, c, p)
 
 
 @pytest.fixture
