@@ -38,11 +38,17 @@ struct raw {
 
 static const struct fuse_opt flags[] = { FUSE_OPT_END };
 
+#define KEY_NAMESPACE 1 /* mount -N */
+
 /* Those of a mount helper, where they differ: see NOTES in mount(8). */
 static const struct fuse_opt helper_flags[] = {
-	{ "-f", offsetof(struct raw, o.fake), 1 }, FUSE_OPT_KEY("-n", FUSE_OPT_KEY_DISCARD),
-	FUSE_OPT_KEY("-s", FUSE_OPT_KEY_DISCARD),  FUSE_OPT_KEY("-v", FUSE_OPT_KEY_DISCARD),
-	FUSE_OPT_KEY("-t ", FUSE_OPT_KEY_DISCARD), FUSE_OPT_END,
+	{ "-f", offsetof(struct raw, o.fake), 1 },
+	FUSE_OPT_KEY("-n", FUSE_OPT_KEY_DISCARD),
+	FUSE_OPT_KEY("-s", FUSE_OPT_KEY_DISCARD),
+	FUSE_OPT_KEY("-v", FUSE_OPT_KEY_DISCARD),
+	FUSE_OPT_KEY("-t ", FUSE_OPT_KEY_DISCARD),
+	FUSE_OPT_KEY("-N ", KEY_NAMESPACE),
+	FUSE_OPT_END,
 };
 
 /* Options without effect. One that ends in = or - stands for all that begin with it. */
@@ -178,6 +184,11 @@ static int on_option(void *data, const char *arg, int key, struct fuse_args *out
 		raw->paths[raw->n_paths++] = strdup(arg);
 		return 0;
 	}
+	if (key == KEY_NAMESPACE)
+		return usage_error(
+			       "-N: no mount is made in another namespace; run this in it: nsenter "
+			       "--mount=NAMESPACE mount -t cartonfs SOURCE MOUNTPOINT"),
+		       -1;
 	if (arg[0] == '-')
 		return set_word(raw, arg);
 	if (strcmp(arg, "remount") == 0)

@@ -638,6 +638,18 @@ def test_mkdir_failures(sample_carton, work):
     assert 'exit status 32' in (work / 'errors').read_text()
 
 
+@pytest.mark.needs_root
+def test_mount_in_another_namespace(installed, sample_carton, point):
+    """mount -N is refused, with what does it; nothing is mounted here."""
+    where = point()
+    p = run('mount', '-N', '/proc/self/ns/mnt', '-t', 'cartonfs', sample_carton[0], where)
+    assert p.returncode != 0 and 'nsenter --mount=NAMESPACE mount -t cartonfs SOURCE MOUNTPOINT' in p.stderr, p.stderr
+    assert mountinfo(where) is None
+    p = run('nsenter', '--mount=/proc/self/ns/mnt', 'mount', '-t', 'cartonfs', sample_carton[0], where)
+    assert p.returncode == 0 and mountinfo(where)
+    assert run(CARTONCTL, 'stop', where).returncode == 0
+
+
 @pytest.mark.parametrize('word', ['-h', '--help', '-V', '--version', '--x-words'])
 def test_output_that_cannot_be_written(word):
     with open('/dev/full', 'wb') as full:
