@@ -2,6 +2,7 @@
 #include "base/pace.h"
 
 const struct pace pace = {
+	.name_ms = 300000,
 	.connect_ms = 10000,
 	.stall_ms = 10000,
 	.header_file_ms = 1000,

@@ -11,7 +11,8 @@
 
 struct pace {
 	/* ---- http/ ---- */
-	int64_t connect_ms;	/* the deadline for name lookup, connection and TLS together */
+	int64_t name_ms;	/* the deadline for the lookup of a name, if its owner has none */
+	int64_t connect_ms;	/* the deadline for connection and TLS together */
 	int64_t stall_ms;	/* a transfer fails after it was too slow for this long */
 	int64_t header_file_ms; /* the interval at which the header file is checked for changes */
 	int64_t helper_ms;	/* the deadline for one run of a login program */

@@ -5,6 +5,8 @@
 
 #include "http/internal.h"
 
+#define ADDRESS_AGE_S 60 /* addresses of names are looked up again after this */
+
 /* Ends a transfer from inside a callback. */
 static size_t callback_fail(struct http_stream *s, int fault, const char *why)
 {
@@ -32,6 +34,12 @@ static curl_socket_t on_socket(void *ctx, curlsocktype purpose, struct curl_sock
 	int fd;
 
 	(void)purpose;
+	if (s->name != HTTP_CONNECTS) {
+		s->name = HTTP_LOOKED_UP;
+		/* at the end, too, libcurl forgets what is older */
+		curl_easy_setopt(s->easy, CURLOPT_DNS_CACHE_TIMEOUT, -1L);
+		return CURL_SOCKET_BAD;
+	}
 	if (!s->proxied && !check_address(s, http_address_class(&address->addr)))
 		return CURL_SOCKET_BAD;
 	fd = socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
@@ -270,6 +278,28 @@ static int set_callbacks(struct http_stream *s)
 	return r;
 }
 
+/*
+ * libcurl has one deadline for name and connection, and shares what is left of it among the
+ * addresses. But a name may take long to look up, such as where a name server drops questions for
+ * AAAA. So the name is looked up first, which ends where the first socket would be made; the same
+ * request is then begun again with the addresses that were found. A reused connection needs neither.
+ * Addresses that are older than the last failure to connect are not used: the server may have moved.
+ */
+static int set_name(struct http_stream *s)
+{
+	const struct http *http = s->http;
+	int64_t failed = atomic_load(&http->unreached_ms);
+	long age = failed ? (long)MIN((now_ms() - failed) / 1000, ADDRESS_AGE_S) : ADDRESS_AGE_S;
+	bool found = s->name == HTTP_LOOKED_UP;
+	int r = 0;
+
+	s->name = found ? HTTP_CONNECTS : HTTP_LOOKS_UP;
+	r |= (int)curl_easy_setopt(s->easy, CURLOPT_DNS_CACHE_TIMEOUT, found ? -1L : age);
+	r |= (int)curl_easy_setopt(s->easy, CURLOPT_CONNECTTIMEOUT_MS,
+				   found ? http->connect_timeout_ms : http->name_timeout_ms);
+	return r;
+}
+
 static int set_connection(struct http_stream *s, const char *proxy)
 {
 	struct http *http = s->http;
@@ -282,7 +312,7 @@ static int set_connection(struct http_stream *s, const char *proxy)
 	r |= (int)curl_easy_setopt(e, CURLOPT_NOSIGNAL, 1L);
 	/* Without it, ending a transfer blocks this thread until its resolver is done. */
 	r |= (int)curl_easy_setopt(e, CURLOPT_QUICK_EXIT, 1L);
-	r |= (int)curl_easy_setopt(e, CURLOPT_CONNECTTIMEOUT_MS, http->connect_timeout_ms);
+	r |= set_name(s);
 	r |= (int)curl_easy_setopt(e, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_2TLS);
 	r |= (int)curl_easy_setopt(e, CURLOPT_TCP_KEEPALIVE, 1L);
 	r |= (int)curl_easy_setopt(e, CURLOPT_FRESH_CONNECT, (long)s->new_connection);
@@ -401,6 +431,8 @@ int http_hop_error(struct http_stream *s, CURLcode code, const char **ret_why)
 {
 	long os_error = 0, connected = 0;
 
+	if (!s->connected)
+		atomic_store(&s->http->unreached_ms, now_ms());
 	*ret_why = *s->error_text ? s->error_text : curl_easy_strerror(code);
 	/* The text may quote a proxy URL with its password, and be cut before the @. */
 	if (strchr(*ret_why, '@') || strstr(*ret_why, "proxy syntax"))
@@ -422,6 +454,10 @@ int http_hop_error(struct http_stream *s, CURLcode code, const char **ret_why)
 		return -EHOSTUNREACH;
 	case CURLE_COULDNT_CONNECT:
 		curl_easy_getinfo(s->easy, CURLINFO_OS_ERRNO, &os_error);
+		if (os_error == EADDRNOTAVAIL || os_error == EADDRINUSE || os_error == ENOBUFS) {
+			*ret_why = "this machine has no address or no local port free for it now";
+			return -EHOSTUNREACH;
+		}
 		/*
 		 * -EAGAIN means "nothing yet" to the owner; a proxy that refuses is not the server
 		 */

@@ -65,6 +65,7 @@ static int set_options(struct http *http, const struct http_options *o)
 	const struct login *login = o->source_scheme ? login_of(o->logins, o->source_scheme) : NULL;
 	int r = 0;
 
+	http->name_timeout_ms = o->name_timeout_ms > 0 ? o->name_timeout_ms : pace.name_ms;
 	http->connect_timeout_ms = o->connect_timeout_ms > 0 ? o->connect_timeout_ms :
 							       pace.connect_ms;
 	http->stall_ms = o->stall_ms > 0 ? o->stall_ms : pace.stall_ms;

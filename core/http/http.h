@@ -62,7 +62,8 @@ struct sockaddr;
 
 /* All strings are copied; what else it points to outlives it. Zero and NULL are the defaults. */
 struct http_options {
-	long connect_timeout_ms; /* name, connection and TLS together; default 10,000 */
+	long name_timeout_ms;	 /* the lookup of the name; default 300,000 */
+	long connect_timeout_ms; /* connection and TLS together; default 10,000 */
 	long stall_ms;		 /* a transfer slower than stall_rate for this long fails */
 	long stall_rate;	 /* with -ETIMEDOUT; defaults 10,000 and 1024 bytes/s */
 	bool private_links;	 /* let LINKS and redirects reach private addresses */

@@ -59,7 +59,7 @@ struct http_thread {
 
 struct http {
 	/* constant after http_new() */
-	long connect_timeout_ms, stall_ms, stall_rate;
+	long name_timeout_ms, connect_timeout_ms, stall_ms, stall_rate;
 	struct budget *budget;
 	bool private_links, requester_pays;
 	char *cacert;
@@ -71,6 +71,8 @@ struct http {
 	struct http_proxies proxies;
 	unsigned n_threads;
 	struct http_thread threads[HTTP_MAX_THREADS];
+
+	_Atomic int64_t unreached_ms; /* when a connection last failed, by now_ms(); 0: never */
 
 	pthread_mutex_t lock;
 	bool stopping; /* guarded by lock */
@@ -176,6 +178,7 @@ struct http_stream {
 	int64_t expected;   /* bytes that must be received; -1: unknown */
 	int fault;	    /* why a callback ended the transfer */
 	const char *fault_why;
+	enum { HTTP_LOOKS_UP, HTTP_LOOKED_UP, HTTP_CONNECTS } name; /* of the hop */
 	struct http_sample samples[HTTP_STALL_SAMPLES];
 	unsigned n_samples;
 	char error_text[CURL_ERROR_SIZE];

@@ -119,6 +119,10 @@ static void stream_done(struct http_stream *s, CURLcode code)
 
 	if (s->refused && (code == CURLE_COULDNT_CONNECT || code == CURLE_ABORTED_BY_CALLBACK)) {
 		stream_fail_address(s);
+	} else if (s->name == HTTP_LOOKED_UP && code == CURLE_COULDNT_CONNECT) {
+		http_hop_end(s);
+		free(s->seen[--s->n_seen]);
+		hop_start(s);
 	} else if (s->fault) {
 		stream_fail(s, s->fault, s->fault_why);
 	} else if (s->again || s->token_wanted || s->recode || (s->asks && code == CURLE_OK)) {

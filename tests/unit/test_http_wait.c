@@ -425,7 +425,7 @@ static void test_netns_cancel_connect(void **state)
 static void test_netns_cancel_resolve(void **state)
 {
 	struct sockaddr_in in = { .sin_family = AF_INET, .sin_port = htons(53) };
-	struct http *http = start_with(&(struct http_options){ .connect_timeout_ms = 700 });
+	struct http *http = start_with(&(struct http_options){ .name_timeout_ms = 700 });
 	struct http_response response;
 	struct pollfd p = { .events = POLLIN };
 	struct waiter w = { .http = http };
@@ -458,12 +458,144 @@ static void test_netns_cancel_resolve(void **state)
 	log_clear();
 }
 
+/* A name server that has no AAAA, and whose answers take their time. */
+struct names {
+	int fd;
+	int delay_ms;
+	atomic_int last; /* of 127.0.0.LAST, the address of all names */
+	atomic_int asked;
+	pthread_t thread;
+};
+
+static void *names_run(void *ctx)
+{
+	static const uint8_t record[] = { 0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 127, 0, 0 };
+	struct names *n = ctx;
+	struct sockaddr_in from;
+	socklen_t size = sizeof(from);
+	uint8_t q[512];
+	ssize_t len;
+
+	while ((len = recvfrom(n->fd, q, 400, 0, (struct sockaddr *)&from, &size)) > 12) {
+		ssize_t end = 12;
+
+		while (end < len && q[end])
+			end += q[end] + 1;
+		/* the question, without what may follow it */
+		len = end + 5;
+		memcpy(q + 2, (uint8_t[]){ 0x81, 0x80, 0, 1, 0, 0, 0, 0, 0, 0 }, 10);
+		if (q[end + 2] == 1) {
+			atomic_fetch_add(&n->asked, 1);
+			poll(NULL, 0, n->delay_ms);
+			q[7] = 1;
+			memcpy(q + len, record, sizeof(record));
+			q[len + (ssize_t)sizeof(record)] = (uint8_t)atomic_load(&n->last);
+			len += (ssize_t)sizeof(record) + 1;
+		}
+		sendto(n->fd, q, (size_t)len, 0, (struct sockaddr *)&from, size);
+	}
+	return NULL;
+}
+
+static void names_start(struct names *n)
+{
+	struct sockaddr_in in = { .sin_family = AF_INET, .sin_port = htons(53) };
+
+	n->fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	inet_pton(AF_INET, "127.0.0.53", &in.sin_addr);
+	assert_int_equal(bind(n->fd, (struct sockaddr *)&in, sizeof(in)), 0);
+	pthread_create(&n->thread, NULL, names_run, n);
+}
+
+static void names_stop(struct names *n)
+{
+	shutdown(n->fd, SHUT_RDWR);
+	pthread_join(n->thread, NULL);
+	close(n->fd);
+}
+
+/* The lookup does not take the time of the connection. */
+static void test_netns_slow_name(void **state)
+{
+	struct http *http = start_with(
+		&(struct http_options){ .connect_timeout_ms = 200, .threads = 1 });
+	struct names names = { .delay_ms = 600, .last = 1 };
+	struct http_response response;
+	char url[URL_MAX];
+	int64_t begun = now_ms();
+
+	(void)state;
+	names_start(&names);
+	snprintf(url, sizeof(url), "http://slow.test:%d/size=1000/x", main_server.port);
+	assert_int_equal(get(http, url, NULL, &response), 1000);
+	assert_true(now_ms() - begun >= 600);
+	assert_int_equal(get(http, url, NULL, &response), 1000);
+	http_free(http);
+	names_stop(&names);
+	/* the second one had the address, or the connection */
+	assert_int_equal(names.asked, 1);
+	log_clear();
+}
+
+/* A server that has moved is looked for at its new address, once the old one has failed. */
+static void test_netns_moved(void **state)
+{
+	struct http *http = start_with(&(struct http_options){ .threads = 1 });
+	struct names names = { .last = 9 };
+	struct http_response response;
+	char url[URL_MAX];
+
+	(void)state;
+	names_start(&names);
+	snprintf(url, sizeof(url), "http://moved.test:%d/size=1000/x", main_server.port);
+	assert_int_equal(get(http, url, NULL, &response), -ECONNREFUSED);
+	names.last = 1;
+	assert_int_equal(get(http, url, NULL, &response), 1000);
+	http_free(http);
+	names_stop(&names);
+	assert_int_equal(names.asked, 2);
+	log_clear();
+}
+
+static void put_ports(const char *range)
+{
+	int fd = open("/proc/sys/net/ipv4/ip_local_port_range", O_RDWR | O_CLOEXEC);
+
+	assert_int_equal(write(fd, range, strlen(range)), (ssize_t)strlen(range));
+	close(fd);
+}
+
+/* All local ports are in use: that passes, as a server does that is away. */
+static void test_netns_no_port(void **state)
+{
+	struct sockaddr_in in = { .sin_family = AF_INET,
+				  .sin_port = htons((uint16_t)main_server.port) };
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	struct http *http = start_default();
+
+	(void)state;
+	inet_pton(AF_INET, main_server.host, &in.sin_addr);
+	put_ports("40000 40000");
+	assert_int_equal(connect(fd, (struct sockaddr *)&in, sizeof(in)), 0);
+	assert_int_equal(get_path(http, "/size=1000/x"), -EHOSTUNREACH);
+	assert_true(error_passes(-EHOSTUNREACH));
+	assert_logged_once("no local port free");
+	put_ports("32768 60999");
+	close(fd);
+	assert_int_equal(get_path(http, "/size=1000/x"), 1000);
+	http_free(http);
+	log_clear();
+}
+
 static int netns_main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_netns_connect_timeout),
 		cmocka_unit_test(test_netns_cancel_connect),
 		cmocka_unit_test(test_netns_cancel_resolve),
+		cmocka_unit_test(test_netns_slow_name),
+		cmocka_unit_test(test_netns_moved),
+		cmocka_unit_test(test_netns_no_port),
 	};
 
 	if (!enter_netns())
