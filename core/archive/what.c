@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "archive/what.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <strings.h>
 #include <sys/stat.h>
 
@@ -21,6 +23,7 @@
 #define POINTER_MIN 100 /* bytes: a version, an oid and a size take more */
 #define POINTER_MAX 1024
 #define POINTERS_READ 10000 /* limits the files that are read */
+#define NAMES_READ 1000	    /* of a directory that is no carton */
 #define PICKLE "is a pickle, which runs code when it is loaded: save the model as safetensors"
 
 /* The first that fits. Text is compared in any case of letters, and behind white space. */
@@ -81,21 +84,115 @@ static int refuse_unpacked(bool has_toml)
 			 has_toml ? "run cartonctl pack DIR OUT.carton" : "run " PACK);
 }
 
+static bool has_carton(int fd, const char *dir)
+{
+	static const char *const names[] = { "MANIFEST", "carton.toml" };
+	char path[MAX_COMPONENT + 16];
+	struct stat st;
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		if (snprintf(path, sizeof(path), "%s/%s", dir, names[i]) >= (int)sizeof(path) ||
+		    fstatat(fd, path, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode))
+			return false;
+	return true;
+}
+
+/* Finds a directory in `fd` that is a carton. False: there is none among the first. */
+static bool find_unpacked(int fd, char ret[MAX_COMPONENT + 1])
+{
+	int copy = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *stream = copy < 0 ? NULL : fdopendir(copy);
+	const struct dirent *entry;
+	bool found = false;
+
+	if (!stream) {
+		fd_close(copy);
+		return false;
+	}
+	for (unsigned i = 0; i < NAMES_READ && !found && (entry = readdir(stream)); i++) {
+		found = entry->d_name[0] != '.' && has_carton(fd, entry->d_name);
+		if (found)
+			snprintf(ret, MAX_COMPONENT + 1, "%s", entry->d_name);
+	}
+	closedir(stream);
+	return found;
+}
+
 int what_refuse_directory(int fd)
 {
+	char below[MAX_COMPONENT + 1];
 	struct stat st;
+	bool has_toml;
 
 	if (fstatat(fd, "MANIFEST", &st, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT)
 		return 0;
-	return refuse_unpacked(fstatat(fd, "carton.toml", &st, AT_SYMLINK_NOFOLLOW) == 0);
+	has_toml = fstatat(fd, "carton.toml", &st, AT_SYMLINK_NOFOLLOW) == 0;
+	if (!has_toml && find_unpacked(fd, below))
+		return log_error(-EBADMSG, NULL,
+				 "has no MANIFEST, but a carton lies in %s/: name that directory",
+				 below);
+	return refuse_unpacked(has_toml);
+}
+
+/*
+ * The next entry from *at on that is carton.toml in a directory with an entry `other`: its path
+ * begins with *ret_n bytes of the directory's. NULL: there is none.
+ */
+static const char *next_below(const struct container *c, const char *other, size_t *at,
+			      size_t *ret_n)
+{
+	static const char toml[] = "/carton.toml";
+	char path[MAX_PATH_LEN + 1];
+
+	while (*at < c->n_entries) {
+		const char *name = c->entries[(*at)++].name;
+		size_t n = strlen(name);
+
+		if (!ends_with(name, toml))
+			continue;
+		n -= strlen(toml);
+		if (snprintf(path, sizeof(path), "%.*s/%s", (int)n, name, other) >=
+		    (int)sizeof(path))
+			continue;
+		if (!container_find(c, path))
+			continue;
+		*ret_n = n;
+		return name;
+	}
+	return NULL;
+}
+
+void what_say_cartons(const struct container *c)
+{
+	size_t at = 0, n, found = 0;
+	const char *name;
+
+	while (found < MAX_REPORTED && (name = next_below(c, "MANIFEST", &at, &n))) {
+		carton_log(CARTON_LOG_WARNING, name,
+			   "there is a MANIFEST beside it, so %.*s is a carton, and this makes a "
+			   "carton in a carton; to pack that one, name its directory",
+			   (int)n, name);
+		found++;
+	}
 }
 
 int what_refuse_container(const struct container *c)
 {
-	const char *todo = UNPACK;
+	const char *todo = UNPACK, *below;
+	size_t at = 0, n;
 
 	if (!c->one_file)
 		return refuse_unpacked(container_find(c, "carton.toml"));
+	below = next_below(c, "MANIFEST", &at, &n);
+	at = 0;
+	if (!below) /* not packed yet, as a forge has it */
+		below = next_below(c, "model", &at, &n);
+	if (below)
+		return log_error(-EBADMSG, NULL,
+				 "has no MANIFEST, but a carton lies in %.*s/: the directory was "
+				 "zipped, not what is in it; unpack it, then run cartonctl pack "
+				 "%.*s OUT.carton",
+				 (int)n, below, (int)n, below);
 	for (size_t i = 0; i < c->n_entries; i++)
 		if (ends_with(c->entries[i].name, "/data.pkl"))
 			todo = "it is a checkpoint of PyTorch and " PICKLE;

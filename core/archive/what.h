@@ -20,6 +20,9 @@ int what_refuse_directory(int fd);
 /* The same of a container without MANIFEST: a directory, or a zip file. */
 int what_refuse_container(const struct container *c);
 
+/* Warns of directories of a container, which is to be packed, that are cartons. */
+void what_say_cartons(const struct container *c);
+
 /*
  * Logs which files are git-lfs pointers: a clone without git-lfs has them in place of its large
  * files. Reads only files of the size of a pointer, and none of a remote container. 0 or -ENOMEM.

@@ -141,6 +141,8 @@ int load_listing(struct container *c, const char *directory, struct manifest **r
 				 carton_shell_word(directory, word, sizeof(word)));
 	r = load_check_parts(c);
 	if (r == 0)
+		what_say_cartons(c);
+	if (r == 0)
 		r = what_say_pointers(c);
 	for (size_t i = 0; i < c->n_entries && r == 0; i++) {
 		const struct entry *e = &c->entries[i];

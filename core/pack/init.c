@@ -232,6 +232,7 @@ static int check_files(struct container *c, const char *directory)
 		    c->entries[i].kind != ENTRY_DIR) {
 			int r = load_check_parts(c);
 
+			what_say_cartons(c);
 			return r < 0 ? r : what_say_pointers(c);
 		}
 	return log_error(-EBADMSG, directory,

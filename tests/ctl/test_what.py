@@ -68,6 +68,34 @@ def test_directories(work):
     assert p.stderr == f'cartonctl: {work}/d: {MISSING}run cartonctl pack DIR OUT.carton\n'
 
 
+@pytest.mark.parametrize('names, where', [
+    (('m/MANIFEST', 'm/carton.toml', 'm/model/a'), 'm'), (('a/', 'a/b c/carton.toml', 'a/b c/MANIFEST'), 'a/b c'),
+    (('m-main/carton.toml', 'm-main/model/', 'm-main/model/a'), 'm-main'),
+    (('__MACOSX/m/._MANIFEST', 'm/MANIFEST', 'm/carton.toml', 'n/MANIFEST', 'n/carton.toml'), 'm'),
+    (('m/MANIFEST', 'model/a'), None), (('m/carton.toml', 'n/MANIFEST'), None), (('m/xcarton.toml', 'm/MANIFEST'), None),
+])
+def test_directory_was_zipped(work, names, where):
+    (work / 'x.zip').write_bytes(zipped(*names))
+    p = ctl('ls', work / 'x.zip')
+    says = MISSING + UNPACK if where is None else (
+        f'has no MANIFEST, but a carton lies in {where}/: the directory was zipped, not what is in it; unpack it, then '
+        f'run cartonctl pack {where} OUT.carton')
+    assert (p.returncode, p.stderr) == (1, f'cartonctl: {work}/x.zip: {says}\n')
+
+
+def test_carton_in_a_directory(work):
+    """Who names the directory above it is told so; init and pack make a carton in a carton, and say that."""
+    sample().unpack(work / 'd/m\nn')
+    p = ctl('ls', work / 'd')
+    assert p.returncode == 1 and 'has no MANIFEST, but a carton lies in m\\x0an/: name that directory\n' in p.stderr
+    (work / 'd/m\nn').rename(work / 'd/m')
+    says = ('model/m/carton.toml: there is a MANIFEST beside it, so model/m is a carton, and this makes a carton in a '
+            'carton; to pack that one, name its directory\n')
+    assert says in ctl('init', work / 'd').stderr
+    assert says in ctl('pack', work / 'd', work / 'd.carton').stderr
+    assert 'is a carton' not in ctl('pack', work / 'd/m', work / 'm.carton').stderr
+
+
 def test_mount_says_it_in_one_line(work):
     (work / 'x').write_bytes(zipped('model/a'))
     (work / 'mnt').mkdir()

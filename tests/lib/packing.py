@@ -16,7 +16,7 @@ def zipped(*names):
     out = io.BytesIO()
     with zipfile.ZipFile(out, 'w') as z:
         for name in names:
-            z.writestr(name, b'x')
+            z.writestr(name, b'' if name.endswith('/') else b'x')
     return out.getvalue()
 
 
