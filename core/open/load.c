@@ -131,6 +131,9 @@ static const char *check_link(const struct loader *l, struct node *link)
 	const struct node *at = tree_resolve(link);
 	uint8_t sha256[SHA256_SIZE];
 
+	if (at && at->kind == NODE_DIR)
+		return "is a symlink to a directory, and those of a carton lead to files: "
+		       "cartonctl pack --dereference packs what is in the directory";
 	if (!at || at->kind != NODE_FILE || !node_object(at))
 		return "is a symlink that does not lead to a file that MANIFEST lists, by a "
 		       "relative path inside the carton and without a loop";

@@ -239,7 +239,30 @@ static int check_files(struct container *c, const char *directory)
 			 "has no files of a model, in model/ or, without that, at its top");
 }
 
-static int look(struct carton_source *s, struct carton_init *i)
+/* Warns of what pack will refuse as it was called. `dir` may have the model at its top. */
+static void say_directory_links(const struct container *c, int dir)
+{
+	unsigned found = 0;
+
+	for (size_t i = 0; i < c->n_entries && found < MAX_REPORTED; i++) {
+		const char *name = c->entries[i].name;
+		struct stat st;
+
+		if (c->entries[i].kind != ENTRY_SYMLINK)
+			continue;
+		if (fstatat(dir, name, &st, 0) < 0 &&
+		    (strncmp(name, "model/", 6) != 0 || fstatat(dir, name + 6, &st, 0) < 0))
+			continue;
+		if (!S_ISDIR(st.st_mode))
+			continue;
+		carton_log(CARTON_LOG_WARNING, name,
+			   "is a symlink to a directory, which pack refuses: --dereference packs "
+			   "what is in it, --exclude=GLOB leaves it out");
+		found++;
+	}
+}
+
+static int look(struct carton_source *s, struct carton_init *i, int dir)
 {
 	struct carton_paths paths = { .source = s->reads, .writes = { s->name } };
 	const struct carton_options *o = s->options;
@@ -251,6 +274,8 @@ static int look(struct carton_source *s, struct carton_init *i)
 	if (r < 0)
 		return r;
 	r = check_files(c, s->name);
+	if (r == 0)
+		say_directory_links(c, dir);
 	if (r == 0 && !i->name) {
 		r = name_directory(s, i->of_directory);
 		i->name = i->of_directory;
@@ -291,7 +316,7 @@ int carton_init(const char *directory, const struct carton_options *o, struct ca
 		r = log_error(-ENOTDIR, directory, "is not a directory");
 	if (r == 0) {
 		dir = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-		r = dir < 0 ? -errno : look(&s, i);
+		r = dir < 0 ? -errno : look(&s, i, dir);
 	}
 	if (r == 0)
 		r = make_text(i, &text);

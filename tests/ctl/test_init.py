@@ -229,3 +229,24 @@ def test_symlink_that_leads_nowhere(work, command):
     p = ctl(command, work / 'd', *([work / 'm.carton'] if command == 'pack' else []))
     assert p.returncode == 1 and 'model/link: is a symlink that does not lead to a file: remove it' in p.stderr, p.stderr
     assert (work / 'd/carton.toml').exists() == (command == 'pack')
+
+
+@pytest.mark.parametrize('top', ['', 'model/'])
+def test_symlink_to_a_directory(work, top):
+    """init warns of what pack will refuse, and both say what helps; beneath model/ or at the top."""
+    (work / 'd' / top / 'sub').mkdir(parents=True)
+    (work / 'd' / top / 'sub/f').write_bytes(b'x')
+    (work / 'd' / top / 'file').symlink_to('sub/f')
+    (work / 'd' / top / 'link').symlink_to('sub')
+    p = ctl('init', work / 'd')
+    assert p.returncode == 0 and p.stderr == (
+        'cartonctl: model/link: is a symlink to a directory, which pack refuses: --dereference packs what is in it, '
+        '--exclude=GLOB leaves it out\n')
+    p = ctl('pack', work / 'd', work / 'm.carton')
+    assert p.returncode == 1 and p.stderr.startswith(
+        'cartonctl: model/link: is a symlink to a directory, and those of a carton lead to files: cartonctl pack '
+        '--dereference packs what is in the directory\n'), p.stderr
+    assert not (work / 'm.carton').exists()
+    pack('pack', '--dereference', work / 'd', work / 'm.carton')
+    assert ctl('cat', work / 'm.carton', 'model/link/f').stdout == 'x'
+    pack('pack', f'--exclude={top}link', work / 'd', work / 'without.carton')
