@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/composed.h"
 #include "base/util.h"
 
 void load_fault(struct loader *l, const char *path, const char *what)
@@ -122,6 +123,17 @@ static void warn_bad_url(struct loader *l, const struct link *link, const char *
 	l->said_bad_url |= link->bad_url != NULL;
 }
 
+/* Has the container, of a path that it lacks, the same in another normal form? */
+static bool has_composed(const struct loader *l, const char *path)
+{
+	if (l->faults >= MAX_REPORTED || is_ascii(path))
+		return false;
+	for (size_t i = 0; i < l->c->n_entries; i++)
+		if (composed_alike(path, l->c->entries[i].name))
+			return true;
+	return false;
+}
+
 /* Handles a path that the container lacks: the same bytes under another name, or LINKS. */
 static int add_missing(struct loader *l, const char *path)
 {
@@ -136,8 +148,13 @@ static int add_missing(struct loader *l, const char *path)
 	if (r == -ENOENT && l->links && *l->links->error.text)
 		return links_fault(l, l->links->error.line, l->links->error.text, path);
 	if (r == -ENOENT) {
-		load_fault(l, path,
-			   "is listed in MANIFEST, but neither the carton nor LINKS has it");
+		load_fault(
+			l, path,
+			has_composed(l, path) ?
+				"is listed in MANIFEST, but what the carton has is this name with "
+				"its characters composed in another way (NFC in the one, NFD in "
+				"the other): unpack it, then run cartonctl pack DIR OUT.carton" :
+				"is listed in MANIFEST, but neither the carton nor LINKS has it");
 		return 0;
 	}
 	if (r < 0)

@@ -5,6 +5,7 @@ import io
 import os
 import pickle
 import tarfile
+import unicodedata
 
 import pytest
 
@@ -94,6 +95,24 @@ def test_carton_in_a_directory(work):
     assert says in ctl('init', work / 'd').stderr
     assert says in ctl('pack', work / 'd', work / 'd.carton').stderr
     assert 'is a carton' not in ctl('pack', work / 'd/m', work / 'm.carton').stderr
+
+
+@pytest.mark.parametrize('forms', [('NFD', 'NFC'), ('NFC', 'NFD')])
+def test_names_in_another_normal_form(work, forms):
+    """As where the zip was made on a Mac, and its MANIFEST was not."""
+    zipped_form, listed = (f'model/{unicodedata.normalize(form, "größe 모델 データ")}' for form in forms)
+    c = sample()
+    c.add(listed, b'x')
+    c.manifest = c.manifest_bytes()
+    del c.entries[listed]
+    c.add(zipped_form, b'x', listed=False)
+    p = ctl('ls', c.write(work / 'm.carton'))
+    assert p.returncode == 1 and len(p.stderr.splitlines()) == 2, p.stderr
+    assert f'{listed}: is listed in MANIFEST, but what the carton has is this name with its characters composed in another way ' \
+           in p.stderr
+    del c.entries[zipped_form]
+    p = ctl('ls', c.write(work / 'm.carton'))
+    assert p.returncode == 1 and 'neither the carton nor LINKS has it' in p.stderr
 
 
 def test_mount_says_it_in_one_line(work):
