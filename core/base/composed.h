@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names that look the same: macOS decomposes the characters of names (NFD), others compose (NFC). */
+/*
+ * Names that look the same: macOS decomposes the characters of names (NFD), others compose (NFC).
+ */
 #ifndef CARTON_BASE_COMPOSED_H
 #define CARTON_BASE_COMPOSED_H
 

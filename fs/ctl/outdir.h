@@ -37,8 +37,8 @@ void outdir_close(struct outdir *o);
 bool outdir_trusts(const struct outdir *o, const struct stat *st);
 
 /*
- * Opens the directory at `path` beneath the output directory (O_PATH); missing directories are made.
- * *ret_made: it was made now; untouched for "". Otherwise as outdir_parent().
+ * Opens the directory at `path` beneath the output directory (O_PATH); missing directories are
+ * made. *ret_made: it was made now; untouched for "". Otherwise as outdir_parent().
  */
 int outdir_directory(const struct outdir *o, const char *path, bool *ret_made);
 

@@ -2,9 +2,9 @@
 /*
  * A helper process, forked before the daemon enters its sandbox. It keeps the privileges that the
  * daemon drops and never reads the carton. On request it does six things: mount at the mountpoint
- * of the command line, unmount that mount, write a line to syslog, set how far the kernel reads ahead, open
- * listed files (opener.h), let the kernel read a file of the cache by itself. It ends with the
- * daemon.
+ * of the command line, unmount that mount, write a line to syslog, set how far the kernel reads
+ * ahead, open listed files (opener.h), let the kernel read a file of the cache by itself. It ends
+ * with the daemon.
  */
 #ifndef FS_MOUNTER_H
 #define FS_MOUNTER_H
