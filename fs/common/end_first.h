@@ -3,9 +3,9 @@
 #define FS_END_FIRST_H
 
 /*
- * The kernel ignores signals to process 1, that of a container, which has no handler for them: makes
- * those end it that end other processes. Does nothing in another process, and with signals that are
- * ignored.
+ * The kernel ignores signals to process 1, that of a container, which has no handler for them:
+ * makes those end it that end other processes. Does nothing in another process, and with signals
+ * that are ignored.
  */
 void signals_end_first(void);
 

@@ -121,8 +121,8 @@ static bool is_unmounted(struct fuse_session *se)
 }
 
 /*
- * The exit status after the loop. Where libfuse cannot start its first thread, the loop ends without
- * an error of every version; otherwise only a signal or an unmount ends it so early.
+ * The exit status after the loop. Where libfuse cannot start its first thread, not every version
+ * of it gives an error; otherwise only a signal or an unmount ends the loop so early.
  */
 static int status_of_loop(struct session *s, int r)
 {

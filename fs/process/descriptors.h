@@ -3,8 +3,8 @@
 #define FS_DESCRIPTORS_H
 
 /*
- * Closes the descriptors that this process has inherited, from 3 on, as a daemon would hold them for
- * as long as it lives: the lock of flock(1), a pipe whose end somebody waits for. Those that are
+ * Closes the descriptors that this process has inherited, from 3 on, as a daemon would hold them
+ * for as long as it lives: the lock of flock(1), a pipe whose end somebody waits for. Those that are
  * meant for it stay: /dev/fd/N and /proc/self/fd/N in its arguments and its environment, LISTEN_FDS
  * if they are for this process, and _FUSE_COMMFD. Before anything is opened.
  */

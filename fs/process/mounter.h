@@ -4,7 +4,7 @@
  * daemon drops and never reads the carton. On request it does six things: mount at the mountpoint
  * of the command line, unmount that mount, write a line to syslog, set how far the kernel reads
  * ahead, open listed files (opener.h), let the kernel read a file of the cache by itself. It ends
- * with the daemon.
+ * with the daemon, or once it can unmount.
  */
 #ifndef FS_MOUNTER_H
 #define FS_MOUNTER_H

@@ -51,9 +51,7 @@ static void look_for_top(void *ctx, const struct mountinfo *mount)
 	mountinfo_copy(mount, m->top);
 }
 
-/*
- * umount2(2), or the helper for users. fusermount3 does not say why it fails: most likely -EBUSY.
- */
+/* umount2(2), or the helper for users. That does not say why it fails: most likely -EBUSY. */
 static int unmount_name(const char *name, const char *path, bool lazy)
 {
 	char *argv[] = { "fusermount3",
