@@ -90,25 +90,35 @@ static int add_size(struct reader *rd, const struct toml_step *key, const struct
 	return 0;
 }
 
+/* Another program may know the scheme. One of http that is malformed is a mistake for all. */
+static bool may_be_of_others(const struct toml_value *v)
+{
+	return v->type == TOML_STRING && strncasecmp(v->str, "http://", 7) != 0 &&
+	       strncasecmp(v->str, "https://", 8) != 0;
+}
+
+static int leave_out_url(struct link *link, size_t line, const char *why)
+{
+	if (!link->bad_url) {
+		link->bad_url = why;
+		link->bad_line = line;
+	}
+	return 0;
+}
+
 static int add_url(struct reader *rd, struct link *link, const struct toml_value *v)
 {
 	const char *fault = v->type != TOML_STRING	 ? "a URL that is not a string" :
 			    memchr(v->str, '\0', v->len) ? "a URL that contains a NUL character" :
-							   NULL;
-	const char *bad = fault ? NULL : http_url_fault(v->str);
+							   http_url_fault(v->str);
 	char **urls;
 	int r;
 
 	if (rd->total++ >= MAX_LINK_URLS)
 		return -EFBIG;
 	if (fault)
-		return set_fault(link, v->line, fault);
-	if (bad && !link->bad_url) {
-		link->bad_url = bad;
-		link->bad_line = v->line;
-	}
-	if (bad)
-		return 0;
+		return may_be_of_others(v) ? leave_out_url(link, v->line, fault) :
+					     set_fault(link, v->line, fault);
 	_Static_assert(MAX_HASH_URLS == 256, "as the message says");
 	if (link->n_urls == MAX_HASH_URLS)
 		return set_fault(link, v->line, "more than 256 URLs");

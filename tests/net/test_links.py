@@ -176,8 +176,8 @@ def test_failover(linked, fault, kind):
     as_expected(m, c)
 
 
-@pytest.mark.parametrize('bad', ['ftp://mirror.example/x', 'file:///srv/x', 'htps://host/x', '',
-                                 'http://ho st/x', 's3://'])
+@pytest.mark.parametrize('bad', ['ftp://mirror.example/x', 'file:///srv/x', 'htps://host/x', 'http:/host/x',
+                                 'nothing', 's3://'])
 def test_url_that_nobody_can_ask(linked, fault, work, bad):
     """It counts as one that fails; where it is the only one, the file has none."""
     data = fault_bytes(10)
