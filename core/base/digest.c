@@ -6,6 +6,7 @@
 #include <openssl/evp.h>
 #include <openssl/params.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,26 +17,42 @@
  * uses when it is loaded, reads openssl.cnf and seeds a random generator: that would take a fifth
  * of the time of a mount. OpenSSL 3.0 reads openssl.cnf at the first digest in any context.
  */
-static struct library {
-	OSSL_LIB_CTX *context;
-	EVP_MD *sha256; /* NULL: not available; so is poly1305 */
+struct library {
+	OSSL_LIB_CTX *context; /* NULL: no memory for it. OpenSSL takes NULL for its default one */
+	EVP_MD *sha256;	       /* NULL: not available; so is poly1305 */
 	EVP_MAC *poly1305;
-} loaded;
+};
 
-static void load(void)
+/* What is there already stays: other threads have used none of it. */
+static bool load(struct library *l)
 {
-	loaded.context = OSSL_LIB_CTX_new();
-	loaded.sha256 = EVP_MD_fetch(loaded.context, "SHA256", NULL);
-	loaded.poly1305 = EVP_MAC_fetch(loaded.context, "POLY1305", NULL);
+	if (!l->context)
+		l->context = OSSL_LIB_CTX_new();
+	if (l->context && !l->sha256)
+		l->sha256 = EVP_MD_fetch(l->context, "SHA256", NULL);
+	if (l->context && !l->poly1305)
+		l->poly1305 = EVP_MAC_fetch(l->context, "POLY1305", NULL);
+	return l->sha256 && l->poly1305;
 }
 
-/* Loaded once: looking up an algorithm takes longer than hashing a small file. */
+/*
+ * Loaded once: looking up an algorithm takes longer than hashing a small file. Where there was no
+ * memory, the next caller tries it again.
+ */
 static const struct library *library(void)
 {
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the loading */
+	static const struct library none;
+	static struct library loaded;
+	static atomic_bool ready;
 
-	pthread_once(&once, load);
-	return &loaded;
+	if (!atomic_load(&ready)) {
+		pthread_mutex_lock(&lock);
+		if (!atomic_load(&ready))
+			atomic_store(&ready, load(&loaded));
+		pthread_mutex_unlock(&lock);
+	}
+	return atomic_load(&ready) ? &loaded : &none;
 }
 
 OSSL_LIB_CTX *digest_library(void)
@@ -95,15 +112,20 @@ int sha256_mem(const void *data, size_t n, uint8_t ret_hash[SHA256_SIZE])
 int hmac_sha256(const void *key, size_t n_key, const void *data, size_t n,
 		uint8_t ret_mac[SHA256_SIZE])
 {
-	return EVP_Q_mac(library()->context, "HMAC", NULL, "SHA256", NULL, key, n_key, data, n,
-			 ret_mac, SHA256_SIZE, NULL) ?
+	OSSL_LIB_CTX *context = library()->context;
+
+	if (!context)
+		return -ENOMEM;
+	return EVP_Q_mac(context, "HMAC", NULL, "SHA256", NULL, key, n_key, data, n, ret_mac,
+			 SHA256_SIZE, NULL) ?
 		       0 :
 		       -EIO;
 }
 
 int git_blob_id(const void *data, size_t n, uint8_t ret_id[SHA1_SIZE])
 {
-	EVP_MD *md = EVP_MD_fetch(library()->context, "SHA1", NULL);
+	OSSL_LIB_CTX *context = library()->context;
+	EVP_MD *md = context ? EVP_MD_fetch(context, "SHA1", NULL) : NULL;
 	EVP_MD_CTX *ctx = EVP_MD_CTX_new();
 	char head[32];
 	int len = snprintf(head, sizeof(head), "blob %zu", n);
@@ -229,7 +251,9 @@ int tagger_tag(const struct tagger *t, const void *data, size_t n, uint8_t ret_t
 /* Looked up each time, since only seals need it, and they are few. The caller frees it. */
 static EVP_CIPHER *aes_256_gcm(void)
 {
-	return EVP_CIPHER_fetch(library()->context, "AES-256-GCM", NULL);
+	OSSL_LIB_CTX *context = library()->context;
+
+	return context ? EVP_CIPHER_fetch(context, "AES-256-GCM", NULL) : NULL;
 }
 
 int box_close(const struct box_of *b, uint8_t ret_lock[BOX_LOCK_SIZE])
@@ -272,9 +296,12 @@ int box_open(const struct box_of *b, const uint8_t lock[BOX_LOCK_SIZE])
 
 int key_derive(const uint8_t secret[KEY_SIZE], const char *purpose, uint8_t ret_key[KEY_SIZE])
 {
+	OSSL_LIB_CTX *context = library()->context;
 	size_t n = 0;
 
-	return EVP_Q_mac(library()->context, "HMAC", NULL, "SHA256", NULL, secret, KEY_SIZE,
+	if (!context)
+		return -ENOMEM;
+	return EVP_Q_mac(context, "HMAC", NULL, "SHA256", NULL, secret, KEY_SIZE,
 			 (const unsigned char *)purpose, strlen(purpose), ret_key, KEY_SIZE, &n) &&
 			       n == KEY_SIZE ?
 		       0 :

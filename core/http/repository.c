@@ -214,4 +214,5 @@ void repository_finish(struct repository *r)
 	free(r->server);
 	free(r->name);
 	free(r->revision);
+	*r = (struct repository){ 0 };
 }

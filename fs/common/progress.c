@@ -14,6 +14,7 @@
 #include "common/bar.h"
 #include "common/end_first.h"
 #include "common/numbers.h"
+#include "common/text.h"
 
 #define BAR_MAX 40
 #define COLUMNS 80 /* where the terminal does not say */
@@ -147,7 +148,7 @@ static void draw_at_once(const struct progress *p, double seconds)
 	if (!f)
 		return;
 	draw(f, p, seconds);
-	if (fclose(f) == 0)
+	if (text_close(f, &frame) == 0)
 		fwrite(frame, 1, n, stderr);
 	free(frame);
 }

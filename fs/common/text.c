@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "common/text.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,6 +41,23 @@ char *text_format(char *ret, size_t n, const char *fmt, ...)
 	return ret;
 }
 
+int text_close(FILE *memory, char **text)
+{
+	int failed = ferror(memory);
+
+	if (fclose(memory) == 0 && !failed && *text)
+		return 0;
+	free(*text);
+	*text = NULL;
+	return -ENOMEM;
+}
+
+static void put_line(FILE *f, const char *text)
+{
+	put(f, CARTON_ESCAPE_TEXT, text);
+	fputc('\n', f);
+}
+
 char *text_new_line(const char *fmt, va_list ap)
 {
 	char *text, *line = NULL;
@@ -50,12 +68,8 @@ char *text_new_line(const char *fmt, va_list ap)
 		return NULL;
 	memory = open_memstream(&line, &n);
 	if (memory) {
-		put(memory, CARTON_ESCAPE_TEXT, text);
-		fputc('\n', memory);
-		if (fclose(memory) != 0) {
-			free(line);
-			line = NULL;
-		}
+		put_line(memory, text);
+		text_close(memory, &line);
 	}
 	free(text);
 	return line;
@@ -63,11 +77,19 @@ char *text_new_line(const char *fmt, va_list ap)
 
 void text_vline(FILE *f, const char *fmt, va_list ap)
 {
-	char *line = text_new_line(fmt, ap);
+	char *line, begin[2048];
+	va_list again;
 
-	/* stderr has no buffer: the line is one write(2) */
-	if (line)
+	va_copy(again, ap);
+	line = text_new_line(fmt, ap);
+	/* stderr has no buffer: the line is one write(2), or several of its beginning */
+	if (line) {
 		fputs(line, f);
+	} else {
+		vsnprintf(begin, sizeof(begin), fmt, again);
+		put_line(f, begin);
+	}
+	va_end(again);
 	free(line);
 }
 

@@ -17,6 +17,7 @@
 #include "ctl/ctl.h"
 #include "ctl/mounts.h"
 #include "ctl/term.h"
+#include "common/text.h"
 
 static const char *const names[] = {
 	"sha256", "state", "storage", "dtype", "shape", "passthrough"
@@ -55,7 +56,7 @@ static int look(const void *path, char **ret)
 		got = kind == 'r' ? -1 : getxattr(path, name, value, sizeof(value) - 1);
 		fprintf(f, "%.*s\n", got < 0 ? 0 : (int)got, value);
 	}
-	return fclose(f) == 0 ? 0 : -ENOMEM;
+	return text_close(f, ret);
 }
 
 /* Copies the line at *at, and moves *at behind it. False: there is no line, or it is too long. */

@@ -35,16 +35,13 @@ static uint64_t count_errors(struct status *s)
 }
 
 /* Ends `f`, which has written to `text`. */
-static int end_text(FILE *f, const struct status_text *text, struct status_text *ret)
+static int end_text(FILE *f, struct status_text *text, struct status_text *ret)
 {
-	int failed = ferror(f);
+	int r = text_close(f, &text->data);
 
-	if (fclose(f) == 0 && !failed) {
+	if (r == 0)
 		*ret = *text;
-		return 0;
-	}
-	free(text->data);
-	return -ENOMEM;
+	return r;
 }
 
 /* ---- JSON: one member or element a line, for cartonctl ---- */
