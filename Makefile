@@ -10,6 +10,8 @@ MAKEFLAGS += -r
 once = $(eval $(1) := $$(shell $$(2)))$($(1))
 
 VERSION := 0.2.0
+# A clock that is before this, in seconds since 1970, is wrong: the date of the release, or of the package.
+BUILT := $(or $(SOURCE_DATE_EPOCH),1795564800)
 PREFIX ?= /usr/local
 BINDIR ?= $(PREFIX)/bin
 MANDIR ?= $(PREFIX)/share/man
@@ -42,7 +44,7 @@ HARDENING := -fstack-protector-strong $(call known,-fstack-clash-protection -fcf
 ifneq ($(VARIANT),)
 HARDENING :=
 endif
-BASE := -std=gnu17 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DCARTON_VERSION='"$(VERSION)"' -pthread -fPIE \
+BASE := -std=gnu17 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DCARTON_VERSION='"$(VERSION)"' -DCARTON_BUILT=$(BUILT) -pthread -fPIE \
 	$(WARNINGS) $(HARDENING) $(VARIANT)
 
 # Internal symbols of core/ are protected: tests can link them, the library does not export them.

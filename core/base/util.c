@@ -334,6 +334,16 @@ int64_t now_us(void)
 	return (int64_t)ts.tv_sec * 1000000 + ts.tv_nsec / 1000;
 }
 
+bool clock_is_set(void)
+{
+	return (int64_t)time(NULL) >= CARTON_BUILT;
+}
+
+bool clock_is_future(int64_t when)
+{
+	return clock_is_set() && when > (int64_t)time(NULL) + CLOCK_SLACK_S;
+}
+
 int64_t now_ms(void)
 {
 	return now_us() / 1000;

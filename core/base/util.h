@@ -51,6 +51,15 @@ static inline bool error_passes(int error)
 	return error == -EAGAIN || error == -EREMOTEIO || error_is_outage(error);
 }
 
+/* dates that are later by less are no sign of a wrong clock: servers and disks have their own */
+#define CLOCK_SLACK_S 300
+
+/* Is the clock not before this program was built, as in 1970? */
+bool clock_is_set(void);
+
+/* Is the date, in seconds since 1970, in the future? False while the clock is not set. */
+bool clock_is_future(int64_t when);
+
 /*
  * Why an input was refused. A parser sets it where it finds the fault, returns an -errno, and logs
  * nothing; its caller, which knows the file, logs it.

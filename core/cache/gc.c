@@ -22,6 +22,7 @@ enum kind {
 struct item {
 	uint8_t sha256[32];
 	int64_t used_ns; /* last use, since the epoch */
+	bool future;	 /* a date that cannot be: it counts as the oldest */
 	uint64_t bytes;	 /* of disk */
 	enum kind kind;
 	bool damaged;
@@ -81,6 +82,7 @@ static int count_add(void *ctx, const uint8_t sha256[32], const struct stat *st)
 	count->items = item;
 	item = &count->items[count->n++];
 	*item = (struct item){ .bytes = bytes, .kind = count->kind, .used_ns = stat_ns(st) };
+	item->future = clock_is_future(st->st_mtim.tv_sec);
 	item->damaged = count->kind == OBJECT && cache_is_damaged(st->st_mode);
 	memcpy(item->sha256, sha256, 32);
 	return 0;
@@ -92,6 +94,8 @@ static int item_cmp(const void *a, const void *b)
 
 	if (x->damaged != y->damaged)
 		return x->damaged ? -1 : 1;
+	if (x->future != y->future)
+		return x->future ? -1 : 1;
 	if (x->used_ns != y->used_ns)
 		return x->used_ns < y->used_ns ? -1 : 1;
 	return memcmp(x->sha256, y->sha256, 32);

@@ -15,6 +15,7 @@ void cache_remove_partial(struct cache *c, const uint8_t sha256[32])
 	unlinkat(c->partial, name, 0);
 }
 
+/* A date in the future counts as the oldest; and none is old as long as the clock is not set. */
 static bool older_than(int fd, const char *name, int64_t age_s)
 {
 	struct timespec now;
@@ -22,7 +23,7 @@ static bool older_than(int fd, const char *name, int64_t age_s)
 
 	clock_gettime(CLOCK_REALTIME, &now);
 	return fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-	       now.tv_sec - st.st_mtim.tv_sec > age_s;
+	       (now.tv_sec - st.st_mtim.tv_sec > age_s || clock_is_future(st.st_mtim.tv_sec));
 }
 
 /*

@@ -282,7 +282,8 @@ static int set_callbacks(struct http_stream *s)
  * libcurl has one deadline for name and connection, and shares what is left of it among the
  * addresses. But a name may take long to look up, such as where a name server drops questions for
  * AAAA. So the name is looked up first, which ends where the first socket would be made; the same
- * request is then begun again with the addresses that were found. A reused connection needs neither.
+ * request is then begun again with the addresses that were found. A reused connection needs
+ * neither.
  * Addresses that are older than the last failure to connect are not used: the server may have moved.
  */
 static int set_name(struct http_stream *s)
@@ -427,9 +428,44 @@ static bool no_tls(struct http_stream *s, CURLcode code, const char **ret_why)
 	return true;
 }
 
+/*
+ * Is a certificate not yet valid because the clock is not set, such as on a machine without a
+ * battery that has just started? That passes. *ret_why then says it.
+ */
+static bool is_too_early(struct http_stream *s, const char **ret_why)
+{
+	time_t now = time(NULL);
+	char day[16] = "?";
+	struct tm tm;
+
+	if (clock_is_set() || !strstr(*ret_why, "not yet valid"))
+		return false;
+	if (gmtime_r(&now, &tm))
+		strftime(day, sizeof(day), "%Y-%m-%d", &tm);
+	snprintf(s->error_text, sizeof(s->error_text),
+		 "the clock of this machine says %s, which is before this program was built, so "
+		 "the certificate is not yet valid; set the clock",
+		 day);
+	*ret_why = s->error_text;
+	return true;
+}
+
+static int connect_error(struct http_stream *s, const char **ret_why)
+{
+	long os_error = 0;
+
+	curl_easy_getinfo(s->easy, CURLINFO_OS_ERRNO, &os_error);
+	if (os_error == EADDRNOTAVAIL || os_error == EADDRINUSE || os_error == ENOBUFS) {
+		*ret_why = "this machine has no address or no local port free for it now";
+		return -EHOSTUNREACH;
+	}
+	/* -EAGAIN means "nothing yet" to the owner; a proxy that refuses is not the server */
+	return os_error > 0 && os_error != EAGAIN && !s->proxied ? -(int)os_error : -EHOSTUNREACH;
+}
+
 int http_hop_error(struct http_stream *s, CURLcode code, const char **ret_why)
 {
-	long os_error = 0, connected = 0;
+	long connected = 0;
 
 	if (!s->connected)
 		atomic_store(&s->http->unreached_ms, now_ms());
@@ -453,16 +489,7 @@ int http_hop_error(struct http_stream *s, CURLcode code, const char **ret_why)
 	case CURLE_COULDNT_RESOLVE_PROXY:
 		return -EHOSTUNREACH;
 	case CURLE_COULDNT_CONNECT:
-		curl_easy_getinfo(s->easy, CURLINFO_OS_ERRNO, &os_error);
-		if (os_error == EADDRNOTAVAIL || os_error == EADDRINUSE || os_error == ENOBUFS) {
-			*ret_why = "this machine has no address or no local port free for it now";
-			return -EHOSTUNREACH;
-		}
-		/*
-		 * -EAGAIN means "nothing yet" to the owner; a proxy that refuses is not the server
-		 */
-		return os_error > 0 && os_error != EAGAIN && !s->proxied ? -(int)os_error :
-									   -EHOSTUNREACH;
+		return connect_error(s, ret_why);
 	case CURLE_OPERATION_TIMEDOUT:
 		return -ETIMEDOUT;
 	case CURLE_SEND_ERROR:
@@ -473,6 +500,9 @@ int http_hop_error(struct http_stream *s, CURLcode code, const char **ret_why)
 	case CURLE_HTTP2_STREAM:
 		return -ECONNRESET;
 	case CURLE_PEER_FAILED_VERIFICATION:
+		if (is_too_early(s, ret_why))
+			return -EHOSTUNREACH;
+		return -EACCES;
 	case CURLE_SSL_INVALIDCERTSTATUS:
 	case CURLE_SSL_ISSUER_ERROR:
 	case CURLE_SSL_CACERT_BADFILE:

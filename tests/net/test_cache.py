@@ -773,6 +773,20 @@ def test_verify_is_no_use(work, fault, cache):
     assert {name: int(p.stat().st_mtime) for name, p in cache.objects().items()} == before
 
 
+def test_dates_in_the_future(work, fault, cache):
+    """As a clock leaves them that was wrong: they go first, not last, and what would never be old goes at all."""
+    files = {f'f{i}': (fault_bytes(MIB, i), fault.url(f'f{i}', size=MIB, seed=i)) for i in range(3)}
+    hashes = carton_of(work, **files).hashes()
+    assert fetch(work / 'm.carton', cache.flag).returncode == 0
+    os.utime(cache.objects()[hashes['model/f1']], (4e9, 4e9))
+    note = cache.path / 'v1/notes' / ('0' * 64)
+    note.write_text('')
+    os.utime(note, (4e9, 4e9))
+    assert ctl('cache', 'gc', str(2 * MIB + 50000), cache.flag).returncode == 0
+    left = set(cache.objects())
+    assert left == {hashes['model/f0'], hashes['model/f2']} and not note.exists()
+
+
 def test_old_notes_go(nginx, mount, cache):
     """What is remembered of a URL, when nobody asked for it in months."""
     for name in 'ab':
