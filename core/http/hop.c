@@ -283,8 +283,8 @@ static int set_callbacks(struct http_stream *s)
  * addresses. But a name may take long to look up, such as where a name server drops questions for
  * AAAA. So the name is looked up first, which ends where the first socket would be made; the same
  * request is then begun again with the addresses that were found. A reused connection needs
- * neither.
- * Addresses that are older than the last failure to connect are not used: the server may have moved.
+ * neither. Addresses that are older than the last failure to connect are not used: the server may
+ * have moved.
  */
 static int set_name(struct http_stream *s)
 {

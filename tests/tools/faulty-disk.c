@@ -18,8 +18,8 @@
  *	write N		every Nth write fails with EIO, and every fsync
  *	full N		every Nth write or creation fails with ENOSPC
  *	dead		all fails with EIO
- *	fold		names are the same without regard to case; dots at their end are dropped, and an e
- *			with a combining acute accent is kept as one letter
+ *	fold		names are the same without regard to case; dots at their end are
+ *			dropped, and an e with a combining acute is kept as one letter
  *
  * Nothing is kept in the page cache: each read of a reader is one here.
  */
