@@ -46,11 +46,13 @@ struct carton_paths {
 	const char *const *mirrors; /* directories that are read, ending with NULL; NULL: none */
 	const char *writes[2];	    /* directories in which carton_pack() makes files; NULL: none */
 	bool network;		    /* false: nothing will be fetched */
+	const char *key; /* the user's key of the cache: must not be opened any more; or NULL */
 };
 
 /*
  * Gives up the rights that the process does not need. Called once, before a byte of the carton is
- * read and before any thread is started. 0, or -errno, logged, which is then what the open returns.
+ * read and before any thread is started. 0; 1: `key` can still be opened, although the process is
+ * confined; or -errno, logged, which is then what the open returns.
  */
 typedef int carton_confine_fn(void *ctx, const struct carton_paths *paths);
 
@@ -122,6 +124,12 @@ struct carton_options {
 	 * only this machine
 	 */
 	char *const *plain_http;
+	/*
+	 * The user's key, with which the cache says what was verified: a file that no carton can
+	 * reach, made if missing. NULL: $XDG_STATE_HOME/cartonfs/cache.key, of root
+	 * /var/lib/cartonfs/cache.key; where that cannot be had, all is verified anew.
+	 */
+	const char *cache_key;
 };
 
 /*

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cache's published objects, and notes. See cache.h for the layout and the locks. */
+/* The cache's published objects. See cache.h for the layout and the locks. */
 #include <stdio.h>
 #include <sys/file.h>
 #include <unistd.h>
@@ -120,11 +120,25 @@ int cache_path(struct cache *c, const uint8_t sha256[32], char *ret_path, size_t
 }
 
 struct list_ctx {
+	struct cache *cache;
 	cache_list_fn *fn;
 	void *ctx;
 	struct cache_names *names;
 	bool seals;
 };
+
+/* The sha256 that a seal says it is of, which nothing has checked. */
+static void seal_says(struct cache *c, struct cache_object *object)
+{
+	char name[HEX_SIZE];
+	int fd;
+
+	hex_encode(object->name, 32, name);
+	if (cache_open_file(c->seals, name, O_RDONLY | O_NOATIME, &fd) < 0)
+		return;
+	cache_seal_says(fd, object->sha256);
+	fd_close(fd);
+}
 
 static int list_one(void *ctx, const uint8_t sha256[32], const struct stat *st)
 {
@@ -136,13 +150,16 @@ static int list_one(void *ctx, const uint8_t sha256[32], const struct stat *st)
 	if (!list->seals && cache_is_damaged(st->st_mode))
 		return 0;
 	memcpy(object.sha256, sha256, 32);
+	memcpy(object.name, sha256, 32);
+	if (list->seals)
+		seal_says(list->cache, &object);
 	cache_names_find(list->names, &object);
 	return list->fn(list->ctx, &object);
 }
 
 int cache_list(struct cache *c, cache_list_fn *fn, void *ctx)
 {
-	struct list_ctx list = { .fn = fn, .ctx = ctx };
+	struct list_ctx list = { .cache = c, .fn = fn, .ctx = ctx };
 	int r = cache_names_read(c, &list.names);
 
 	if (r == 0)
@@ -152,46 +169,4 @@ int cache_list(struct cache *c, cache_list_fn *fn, void *ctx)
 		r = cache_each_in(c->seals, list_one, &list);
 	cache_names_free(list.names);
 	return r;
-}
-
-/* ---- notes ---- */
-
-int cache_note_put(struct cache *c, const uint8_t key[32], const char *text)
-{
-	char name[HEX_SIZE];
-
-	if (strlen(text) > MAX_CACHE_VALIDATOR)
-		return -EFBIG;
-	hex_encode(key, 32, name);
-	return cache_put_file(c, c->notes, name, text, strlen(text));
-}
-
-int cache_note_get(struct cache *c, const uint8_t key[32], char *ret_text, size_t n)
-{
-	const struct timespec used[2] = { { .tv_nsec = UTIME_OMIT }, { .tv_nsec = UTIME_NOW } };
-	char name[HEX_SIZE];
-	struct stat st;
-	int fd, r;
-
-	hex_encode(key, 32, name);
-	r = cache_open_file(c->notes, name, O_RDONLY, &fd);
-	if (r < 0)
-		return r == -EISDIR ? -ENOENT : r;
-	r = fstat(fd, &st) < 0 ? -errno : (uint64_t)st.st_size >= n ? -ERANGE : 0;
-	if (r == 0)
-		r = pread_full(fd, ret_text, (size_t)st.st_size, 0);
-	if (r == 0) {
-		ret_text[st.st_size] = '\0';
-		futimens(fd, used); /* best effort: the note is kept for some time after it */
-	}
-	fd_close(fd);
-	return r;
-}
-
-void cache_note_drop(struct cache *c, const uint8_t key[32])
-{
-	char name[HEX_SIZE];
-
-	hex_encode(key, 32, name);
-	unlinkat(c->notes, name, 0);
 }

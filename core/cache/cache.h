@@ -9,18 +9,20 @@
  *	DIR/v1/objects/ab/<hex>		published objects, mode 0400; mtime is the last use
  *	DIR/v1/partials/<hex>		bytes of an object that is being filled, or was
  *	DIR/v1/partials/<hex>.v		how many of them count, and of which version
- *	DIR/v1/notes/<hex>		small texts
+ *	DIR/v1/notes/<hex>		small texts, of one source each, and hints of any
  *	DIR/v1/names, names.old		the file and source of each object, for people
- *	DIR/v1/seals/<hex>		tags of an object, wherever its bytes are
- *	DIR/v1/seals/secret		the key of all seals, mode 0600
+ *	DIR/v1/seals/<hex>		tags of an object, wherever its bytes are, of one source
  *	DIR/v1/tmp/			names that live for microseconds, and unnamed files
  *
  * Trust. The cache promises names, not bytes: a caller that opens an object hashes it before use,
  * or checks each read against its seal, and drops the object when its bytes are wrong. So no file
  * here is ever fsynced: an object that a power cut tore is found by its hash. The caller that
- * publishes has verified the bytes it publishes. Seals are as good as the secrecy of their key: a
- * process that can read the key can make bytes that pass for others, and one that can write here
- * can replace the key.
+ * publishes has verified the bytes it publishes.
+ *
+ * Seals and notes say what was verified. Their names and codes are made with the key of one source
+ * (cache_use_key()), which is not in here and is derived from the user's (key.h). So who writes
+ * here, and lacks that key, cannot make one that is believed; two sources neither believe nor find
+ * each other's. Who has the key can.
  *
  * Locks. Each descriptor of an object holds a shared flock(2) on it, taken by cache_lookup() and
  * cache_fill_publish(); the flock lives as long as the descriptor (or a dup of it), in whatever
@@ -74,6 +76,12 @@ int cache_open(const char *dir, uint64_t size_limit, struct cache **ret_cache);
  */
 int cache_find(const char *dir, bool make, struct cache **ret_cache);
 int cache_start(struct cache *cache, uint64_t size_limit);
+
+/*
+ * Seals and notes are of this key from now on; it is copied. NULL, and at the start: there is none,
+ * so there are neither. Before other threads use the cache.
+ */
+void cache_use_key(struct cache *cache, const uint8_t *key);
 
 /*
  * The absolute path of the directory beneath which everything is (v1/). It lives as long as
@@ -265,8 +273,8 @@ size_t cache_clean(struct cache *cache);
 /*
  * cache_note_put() keeps `text` (at most MAX_CACHE_VALIDATOR bytes) under `key`, in place of an
  * earlier note; cache_note_get() reads the note with a NUL into `ret_text`, which holds `n` bytes.
- * Nothing verifies a note: it is a hint. Returns 0; -ENOENT: there is none; -ERANGE; -EFBIG; -errno
- * of the system.
+ * It is as it was put by a process with the key of this source, perhaps not the last time. Returns
+ * 0; -ENOENT: there is none, or no key of the source; -ERANGE; -EFBIG; -errno of the system.
  */
 int cache_note_put(struct cache *cache, const uint8_t key[32], const char *text);
 int cache_note_get(struct cache *cache, const uint8_t key[32], char *ret_text, size_t n);
@@ -274,23 +282,31 @@ int cache_note_get(struct cache *cache, const uint8_t key[32], char *ret_text, s
 /* Removes a note, if there is one. */
 void cache_note_drop(struct cache *cache, const uint8_t key[32]);
 
+/*
+ * The same for all sources, and without a key: anybody may have put it. So what a hint says is
+ * verified before use, or only makes the caller stricter.
+ */
+int cache_hint_put(struct cache *cache, const uint8_t key[32], const char *text);
+int cache_hint_get(struct cache *cache, const uint8_t key[32], char *ret_text, size_t n);
+void cache_hint_drop(struct cache *cache, const uint8_t key[32]);
+
 /* ---- seals: the tags of verified bytes (digest.h), which a later mount need not hash ---- */
 
-/* Returns the key of all tags in seals. 0; -ENOENT: this cache has no seals. */
+/* Returns the key of all tags in seals of this source. 0; -ENOENT: there are no seals. */
 int cache_tag_key(const struct cache *cache, uint8_t ret_key[KEY_SIZE]);
 
 /*
- * Returns a name, or a word, for one purpose: a MAC of two hashes under a key of the cache. Nobody
- * who lacks the key can tell it, nor get content of that name into a MANIFEST. 0; -ENOENT: this
- * cache has no seals; -ENOMEM or -EIO.
+ * Returns a name, or a word, for one purpose: a MAC of `n` bytes under the key of the source.
+ * Nobody who lacks the key can tell it, nor get content of that name into a MANIFEST. 0; -ENOENT:
+ * there is no key; -ENOMEM or -EIO.
  */
-int cache_mac(const struct cache *cache, const char *purpose, const uint8_t of[2 * SHA256_SIZE],
+int cache_mac(const struct cache *cache, const char *purpose, const void *of, size_t n,
 	      uint8_t ret_mac[SHA256_SIZE]);
 
 /*
  * Keeps the tags of an object of `size` bytes, made with the key above while each byte was hashed,
- * in place of earlier ones. 0; -EINVAL: smaller than MIN_SEALED or larger than MAX_SEALED; -ENOSPC;
- * or -errno.
+ * in place of earlier ones. 0; -EINVAL: smaller than MIN_SEALED or larger than MAX_SEALED, or there
+ * is no key; -ENOSPC; or -errno.
  */
 int cache_seal_put(struct cache *cache, const uint8_t sha256[32], uint64_t size,
 		   uint8_t (*tags)[TAG_SIZE]);
@@ -303,10 +319,10 @@ int cache_seal_get(struct cache *cache, const uint8_t sha256[32], uint64_t size,
 		   uint8_t (**ret_tags)[TAG_SIZE]);
 
 /*
- * Checks a seal, but does not mark it as used. 0; -ENOENT; -EBADMSG: it was damaged and is dropped
- * (logged); or -errno.
+ * Checks for damage a seal of any source, by the name of its file (cache_list()), but does not mark
+ * it as used. 0; -ENOENT; -EBADMSG: it was damaged and is dropped (logged); or -errno.
  */
-int cache_seal_check(struct cache *cache, const uint8_t sha256[32]);
+int cache_seal_check(struct cache *cache, const uint8_t name[32]);
 
 /* Removes a seal: the bytes that were read did not match it. */
 void cache_seal_drop(struct cache *cache, const uint8_t sha256[32]);
@@ -322,9 +338,10 @@ void cache_name_put(struct cache *cache, const uint8_t sha256[32], const char *p
 		    const char *source);
 
 struct cache_object {
-	uint8_t sha256[32];
-	uint64_t size; /* bytes of the object, or of the seal's file */
-	int64_t used;  /* last use, seconds since the epoch */
+	uint8_t sha256[32]; /* of the object; a seal says it, and nothing has checked that */
+	uint8_t name[32];   /* of the file */
+	uint64_t size;	    /* bytes of the object, or of the seal's file */
+	int64_t used;	    /* last use, seconds since the epoch */
 	bool seal;
 	const char *path, *source; /* as cache_name_put() got them; NULL: not known */
 };

@@ -12,7 +12,6 @@ enum names {
 	NAMES_ANY,
 	NAMES_HEX,     /* 32 bytes in hex */
 	NAMES_SIDECAR, /* the same, and names of sidecars */
-	NAMES_SEAL,    /* the same, and the name of the key of seals */
 };
 
 static int remove_any(int dir, const char *name, unsigned depth);
@@ -83,8 +82,6 @@ static bool name_fits(const char *name, enum names names)
 
 	if (names == NAMES_ANY || cache_name_decode(name, 32, id))
 		return true;
-	if (names == NAMES_SEAL)
-		return strcmp(name, SECRET_NAME) == 0;
 	if (names != NAMES_SIDECAR || strlen(name) != SIDECAR_NAME_SIZE - 1)
 		return false;
 	memcpy(hex, name, HEX_SIZE - 1);
@@ -124,7 +121,7 @@ size_t cache_clean(struct cache *c)
 		if (!is_kind(c->v1, files[i], S_IFREG))
 			n += remove_foreign(c->v1, files[i], "v1");
 	n += clean_dir(c->notes, "notes", "", NAMES_HEX);
-	n += clean_dir(c->seals, "seals", "", NAMES_SEAL);
+	n += clean_dir(c->seals, "seals", "", NAMES_HEX);
 	n += clean_dir(c->tmp, "tmp", "", NAMES_ANY);
 	if (cache_opendir(c->objects, ".", &dir) < 0)
 		return n;

@@ -11,9 +11,11 @@
  *	sidecar		how many bytes of a partial count
  *	fill		the object that is being filled
  *	names		what objects are called, for people
- *	cache		published objects; small texts
+ *	cache		published objects
+ *	note		the key, and small texts
  *	seal		tags of objects
  *	open		the directories
+ *	key		the file of the key
  *	file, read	unverified bytes, also as a stream; verified objects
  *	room		where unverified bytes go
  */
@@ -49,8 +51,8 @@ struct cache {
 	uint64_t limit;
 	atomic_bool failed;	 /* to be filled, which was logged */
 	_Atomic int64_t full_ms; /* when the cache last had no room, by now_ms(); 0: never */
-	bool has_secret;	 /* false: no seals */
-	uint8_t secret[KEY_SIZE];
+	bool has_key;		 /* false: no seals and no notes */
+	uint8_t key[KEY_SIZE];
 
 	pthread_mutex_t space_lock; /* guards the rest; one thread counts at a time */
 	bool counted;
@@ -149,12 +151,26 @@ int cache_each(struct cache *c, cache_each_fn *fn, void *ctx);
 /* The same for each file of a directory (of seals, of partials) that has the name of a sha256. */
 int cache_each_in(int fd, cache_each_fn *fn, void *ctx);
 
+/* The name of the file of a seal, which only who has the key can tell. 0, -ENOENT: no key; -EIO. */
+int cache_seal_name(const struct cache *c, const uint8_t sha256[32], char ret_name[HEX_SIZE]);
+
 /*
- * Reads the secret that seals are made with, or makes it. Best effort: without it there are no
- * seals.
+ * Is the file one of a seal of today's version, whoever has made it? Then 1, and the sha256 that it
+ * says; 0; or -errno.
  */
-void cache_open_secret(struct cache *c);
-#define SECRET_NAME "secret"
+int cache_seal_says(int fd, uint8_t ret_sha256[32]);
+
+/* The key of all seals, of versions up to 0.2: it is removed, and so are they. */
+#define OLD_SECRET "secret"
+
+/*
+ * The user's directory of cartonfs: in that of the variable, else in `in_home` of HOME. 0,
+ * malloc'ed; -ENOENT: no home; -ENOMEM.
+ */
+int cache_user_dir(const char *variable, const char *in_home, char **ret);
+
+/* mkdir -p with mode 0700: 0, or -errno of the last directory. */
+int cache_make_dirs(char *path);
 
 /*
  * Returns what cache_reserve() would, without removing or counting anything: for a length that may

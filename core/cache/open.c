@@ -15,34 +15,28 @@
 static const char TAG[] = "Signature: 8a477f597d28d172789f06886806bc55\n"
 			  "# This directory holds copies of files that cartonfs can fetch again.\n";
 
-/* The user's own cache directory, allocated; NULL with errno set. */
-static char *default_dir(void)
+int cache_user_dir(const char *variable, const char *in_home, char **ret)
 {
-	const char *xdg = secure_getenv("XDG_CACHE_HOME"), *home = secure_getenv("HOME");
+	const char *xdg = secure_getenv(variable), *home = secure_getenv("HOME");
 	struct passwd pw, *found = NULL;
-	char text[4096], *path = NULL;
+	char text[4096];
 	int n;
 
 	if (xdg && xdg[0] == '/') {
-		n = asprintf(&path, "%s/cartonfs", xdg);
+		n = asprintf(ret, "%s/cartonfs", xdg);
 	} else {
 		if (!home || home[0] != '/') {
 			getpwuid_r(geteuid(), &pw, text, sizeof(text), &found);
 			home = found ? found->pw_dir : NULL;
 		}
-		if (!home || home[0] != '/') {
-			errno = ENOENT;
-			return NULL;
-		}
-		n = asprintf(&path, "%s/.cache/cartonfs", home);
+		if (!home || home[0] != '/')
+			return -ENOENT;
+		n = asprintf(ret, "%s/%s/cartonfs", home, in_home);
 	}
-	if (n < 0)
-		errno = ENOMEM;
-	return n < 0 ? NULL : path;
+	return n < 0 ? -ENOMEM : 0;
 }
 
-/* mkdir -p with mode 0700: 0, or -errno of the last directory. */
-static int make_dirs(char *path)
+int cache_make_dirs(char *path)
 {
 	int r = 0, last;
 
@@ -107,7 +101,7 @@ static int open_top(char *path, int *ret_fd)
 		return -ENOENT;
 	fd = open(path, flags);
 	r = fd < 0 ? -errno : 0;
-	if (r == -ENOENT && (r = make_dirs(path)) == 0) {
+	if (r == -ENOENT && (r = cache_make_dirs(path)) == 0) {
 		fd = open(path, flags);
 		r = fd < 0 ? -errno : 0;
 	}
@@ -248,12 +242,12 @@ static int check_home(const char *path)
 
 int cache_find(const char *dir, bool make, struct cache **ret_cache)
 {
-	char *path = dir ? strdup(dir) : default_dir(), *found = NULL;
+	char *path = dir ? strdup(dir) : NULL, *found = NULL;
 	struct cache *c;
-	int r;
+	int r = dir ? 0 : cache_user_dir("XDG_CACHE_HOME", ".cache", &path);
 
-	if (!path)
-		return dir ? -ENOMEM : -errno;
+	if (r < 0 || !path)
+		return r < 0 ? r : -ENOMEM;
 	c = calloc(1, sizeof(*c));
 	r = !c ? -ENOMEM : make || is_cache(path) ? 0 : -ENOENT;
 	if (r < 0) {
@@ -297,7 +291,6 @@ int cache_start(struct cache *c, uint64_t size_limit)
 		return r;
 	fd_close(c->top);
 	c->top = -1;
-	cache_open_secret(c);
 	cache_sweep(c);
 	return 0;
 }
@@ -334,6 +327,7 @@ void cache_close(struct cache *c)
 	fd_close(c->v1);
 	fd_close(c->top);
 	pthread_mutex_destroy(&c->space_lock);
+	cache_use_key(c, NULL);
 	free(c->path);
 	free(c);
 }

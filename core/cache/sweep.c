@@ -103,6 +103,19 @@ static void sweep_old(struct cache *c)
 			cache_remove_any(c->v1, old[i]);
 }
 
+/* Whoever could read the key of an older version, in the cache, could make such seals. */
+static void sweep_old_seal(struct cache *c, char *name)
+{
+	uint8_t sha256[32];
+	int fd;
+
+	if (cache_open_file(c->seals, name, O_RDONLY, &fd) < 0)
+		return;
+	if (cache_seal_says(fd, sha256) == 0)
+		unlinkat(c->seals, name, 0);
+	fd_close(fd);
+}
+
 static void sweep(struct cache *c, int fd, void (*fn)(struct cache *c, char *name))
 {
 	struct dirent *de;
@@ -121,5 +134,9 @@ void cache_sweep(struct cache *c)
 	sweep(c, c->partial, sweep_partial);
 	sweep(c, c->notes, sweep_note);
 	sweep(c, c->tmp, sweep_tmp);
+	if (faccessat(c->seals, OLD_SECRET, F_OK, AT_SYMLINK_NOFOLLOW) == 0) {
+		sweep(c, c->seals, sweep_old_seal);
+		cache_remove_any(c->seals, OLD_SECRET);
+	}
 	sweep_old(c);
 }

@@ -172,7 +172,7 @@ static int verify_one(void *ctx, const struct cache_object *object)
 	struct verify *v = ctx;
 	struct source *source;
 	struct ingested in;
-	int r = object->seal ? cache_seal_check(v->cache, object->sha256) :
+	int r = object->seal ? cache_seal_check(v->cache, object->name) :
 			       cache_read(v->cache, object->sha256, &how, &source, &in);
 
 	if (r == 0 && !object->seal) {

@@ -233,7 +233,7 @@ void seal_keep(struct object *o, uint64_t size, uint8_t (*tags)[TAG_SIZE])
 
 /*
  * What is known of an object as the index describes it has this name: of both hashes, and of the
- * key of the cache, which says that we have made it. False: there is no place for it.
+ * key of the source, which says that we have made it. False: there is no place for it.
  */
 static bool name_by_index(const struct object *o, const char *what, uint8_t ret[SHA256_SIZE])
 {
@@ -245,7 +245,7 @@ static bool name_by_index(const struct object *o, const char *what, uint8_t ret[
 		return false;
 	memcpy(both, o->sha256, SHA256_SIZE);
 	memcpy(both + SHA256_SIZE, index->sha256, SHA256_SIZE);
-	return cache_mac(s->options.cache, what, both, ret) == 0;
+	return cache_mac(s->options.cache, what, both, sizeof(both), ret) == 0;
 }
 
 #define CHUNK_SEAL "seals of chunks"
@@ -344,7 +344,7 @@ void chunks_complete(struct object *o)
 #define DOUBT "other bytes than its chunks"
 
 /*
- * The name of the note: under the hash, and that of the index whose word was wrong. False: there is
+ * The name of the hint, which only makes opens stricter: under the hash, and that of the index whose word was wrong. False: there is
  * no place for it.
  */
 static bool doubt_key(const struct object *o, uint8_t ret_key[SHA256_SIZE])
@@ -365,7 +365,7 @@ void doubt_keep(struct object *o)
 {
 	uint8_t key[SHA256_SIZE];
 
-	if (doubt_key(o, key) && cache_note_put(o->store->options.cache, key, DOUBT) == 0)
+	if (doubt_key(o, key) && cache_hint_put(o->store->options.cache, key, DOUBT) == 0)
 		atomic_store(&o->doubted, true);
 }
 
@@ -375,7 +375,7 @@ bool doubt_find(struct object *o)
 	uint8_t key[SHA256_SIZE];
 
 	if (doubt_key(o, key) &&
-	    cache_note_get(o->store->options.cache, key, text, sizeof(text)) == 0)
+	    cache_hint_get(o->store->options.cache, key, text, sizeof(text)) == 0)
 		atomic_store(&o->doubted, true);
 	return atomic_load(&o->doubted);
 }
@@ -385,5 +385,5 @@ void doubt_drop(struct object *o)
 	uint8_t key[SHA256_SIZE];
 
 	if (atomic_exchange(&o->doubted, false) && doubt_key(o, key))
-		cache_note_drop(o->store->options.cache, key);
+		cache_hint_drop(o->store->options.cache, key);
 }

@@ -192,6 +192,23 @@ static void logout(struct login *l)
 }
 
 /* Takes as long as credential_process does. */
+/* A setting that has a fault is one of this name, too: log_in() says what is wrong with it. */
+static char *settled(const char *url)
+{
+	struct aws_environment *environment = calloc(1, sizeof(*environment));
+	struct aws_place place = { .region = "" };
+	char *ret = NULL;
+
+	if (!environment)
+		return NULL;
+	aws_look_around(environment);
+	if (aws_place(environment, &place) != -ENOMEM)
+		ret = s3_url_at(&place, url);
+	explicit_bzero(environment, sizeof(*environment));
+	free(environment);
+	return ret;
+}
+
 static int login(const char *url, const struct login_options *o, struct login **ret)
 {
 	struct s3 *s = calloc(1, sizeof(*s));
@@ -365,6 +382,7 @@ const struct scheme s3_scheme = {
 	.fault = fault,
 	.login = login,
 	.logout = logout,
+	.settled = settled,
 	.request_url = request_url,
 	.sign = sign,
 	.refused = refused,

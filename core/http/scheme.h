@@ -90,6 +90,11 @@ struct scheme {
 
 	/* What follows is for a scheme whose URLs keep it until they are asked for, else NULL. */
 
+	/*
+	 * The same by the user's settings as they are, without a login. It names what is asked, and
+	 * is not asked itself.
+	 */
+	char *(*settled)(const char *url);
 	/* The http or https URL of a request, malloc'ed; NULL: out of memory. */
 	char *(*request_url)(struct login *l, const char *url);
 	/* Network thread: adds the credentials to a request. 0 or -ENOMEM. */

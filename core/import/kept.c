@@ -244,7 +244,7 @@ int kept_small(const struct import *im, struct listing *l, struct listed *f)
 	int fd, r;
 
 	if (!im->cache || small_key(f, key) < 0 ||
-	    cache_note_get(im->cache, key, note, sizeof(note)) < 0 ||
+	    cache_hint_get(im->cache, key, note, sizeof(note)) < 0 ||
 	    !hex_decode(note, SHA256_SIZE, sha256) ||
 	    cache_lookup(im->cache, sha256, &fd, &size) < 0)
 		return -ENOENT;
@@ -260,5 +260,5 @@ void kept_put_small(const struct import *im, const struct listed *f, const void 
 
 	hex_encode(f->sha256, SHA256_SIZE, note);
 	if (im->cache && small_key(f, key) == 0 && put(im->cache, f->sha256, data, f->size) == 0)
-		cache_note_put(im->cache, key, note);
+		cache_hint_put(im->cache, key, note);
 }

@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 
 #include "archive/dir.h"
+#include "cache/key.h"
 #include "carton/opened.h"
 #include "http/oci.h"
 #include "import/lister.h"
@@ -59,6 +60,8 @@ struct carton_source {
 	struct repository repository;
 	struct hub_cache hub_cache;
 	struct signature signature;
+	struct key_file key;	/* the user's; its directory is open for source_key_begin() only */
+	bool has_key;		/* the cache has that of the source */
 	struct dir_rules rules; /* how a directory that is to be packed is listed */
 	const char *reads;	/* a directory that a confined process may go on reading; or NULL */
 };

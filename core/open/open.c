@@ -11,6 +11,7 @@
 #include "http/hf.h"
 #include "http/http.h"
 #include "http/scheme.h"
+#include "open/key.h"
 #include "open/kind.h"
 #include "open/load.h"
 #include "open/signature.h"
@@ -115,7 +116,7 @@ static int open_store(struct carton *c, const struct carton_options *options)
 	return object_store_new(&o, &c->store);
 }
 
-static int confine(const struct carton_source *s)
+static int confine(struct carton_source *s)
 {
 	const struct carton_options *options = s->options;
 	const struct carton *c = s->carton;
@@ -125,9 +126,11 @@ static int confine(const struct carton_source *s)
 		.files = { options->cacert ? options->cacert : s->bundle, options->header_file },
 		.mirrors = mirrors_directories(c->mirrors),
 		.network = !options->offline,
+		.key = source_key_path(s),
 	};
+	int r = options->confine ? options->confine(options->confine_ctx, &paths) : 0;
 
-	return options->confine ? options->confine(options->confine_ctx, &paths) : 0;
+	return r > 0 ? source_key_exposed(s) : r;
 }
 
 /*
@@ -206,6 +209,8 @@ static int open_container(struct carton_source *s, enum opening how)
 		r = log_in(s);
 	if (r == 0)
 		r = load_libraries(s);
+	if (r == 0 && c->cache)
+		r = source_key_begin(s);
 	if (r == 0)
 		r = confine(s);
 	if (r == 0 && c->cache)
@@ -319,6 +324,7 @@ static int open_source(struct carton_source *s, enum opening how)
 	free(s->hub);
 	free(s->bundle);
 	hub_cache_finish(&s->hub_cache);
+	source_key_finish(s);
 	signature_finish(s);
 	repository_finish(&s->repository);
 	oci_place_finish(&s->place);
@@ -357,9 +363,12 @@ static int open_views(struct carton *c, const struct carton_options *options)
 int carton_open_into(struct carton *c, const char *source, const struct carton_options *options,
 		     enum opening how, const struct carton_pack_options *pack)
 {
-	struct carton_source s = {
-		.carton = c, .options = options, .name = source, .fd = -1, .pack = pack
-	};
+	struct carton_source s = { .carton = c,
+				   .options = options,
+				   .name = source,
+				   .fd = -1,
+				   .pack = pack,
+				   .key = { .dir = -1 } };
 	char label[256];
 	int r;
 

@@ -50,6 +50,8 @@ const struct option_spec option_table[] = {
 	  .help = "where the cache is" },
 	{ "cache_size", 0, CACHE, OPTION_SIZE, FIELD(carton.cache_size), "SIZE",
 	  "a size such as 500M or 20G", .help = "the most it may take" },
+	{ "cache_key", 0, BOTH, OPTION_TEXT, FIELD(carton.cache_key), "FILE", "a file",
+	  .help = "where its key is", .rare = true },
 	{ "memory", 0, BOTH, OPTION_SIZE, FIELD(carton.memory), "SIZE", "a size such as 64M or 2G",
 	  .help = "limit of memory" },
 

@@ -305,12 +305,29 @@ static int confine_syscalls(const struct carton_paths *paths, const struct sandb
 	return r < 0 ? failed("seccomp", r) : 0;
 }
 
+/* May the confined process open the file? It asks the kernel: no list of rules here could say it. */
+static bool can_open(const char *path)
+{
+	static const int modes[] = { O_RDONLY, O_WRONLY };
+	bool can = false;
+
+	for (size_t i = 0; path && !can && i < sizeof(modes) / sizeof(modes[0]); i++) {
+		int fd = open(path, modes[i] | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+
+		can = fd >= 0;
+		if (fd >= 0)
+			close(fd);
+	}
+	return can;
+}
+
 /*
  * Drops the rights of root, and the access to files that are not needed. The Landlock rules are
- * made first, by the user who can open all of these files.
+ * made first, by the user who can open all of these files. *ret_exposed: the key of the cache can
+ * be opened all the same. Without Landlock it can be in any place, so that says nothing.
  */
 static int confine_access(const struct carton_paths *paths, const struct sandbox_helper *helper,
-			  bool helped)
+			  bool helped, bool *ret_exposed)
 {
 	/* a process that writes files of its user must stay that user */
 	bool writes = helper->output || paths->writes[0] || paths->writes[1];
@@ -334,6 +351,7 @@ static int confine_access(const struct carton_paths *paths, const struct sandbox
 		return r;
 	}
 	r = set >= 0 ? landlock_enter(set) : 0;
+	*ret_exposed = r == 0 && set >= 0 && can_open(paths->key);
 	return r < 0 ? failed("Landlock", r) : 0;
 }
 
@@ -369,7 +387,7 @@ int sandbox_enter(void *ctx, const struct carton_paths *paths)
 {
 	static const struct sandbox_helper none;
 	const struct sandbox_helper *helper = ctx ? ctx : &none;
-	bool helped = false;
+	bool helped = false, exposed = false;
 	int memory = -1, r;
 
 	settle_malloc();
@@ -382,11 +400,13 @@ int sandbox_enter(void *ctx, const struct carton_paths *paths)
 	if (memory >= 0)
 		close(memory);
 	if (r == 0)
-		r = confine_access(paths, helper, helped);
+		r = confine_access(paths, helper, helped, &exposed);
 	/* no core dumps, regardless of the limit, and no ptrace by other processes of the user */
 	if (r == 0 && prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
 		r = failed("dumpable", -errno);
-	return r == 0 ? confine_syscalls(paths, helper) : r;
+	if (r == 0)
+		r = confine_syscalls(paths, helper);
+	return r == 0 ? exposed : r;
 }
 
 int sandbox_opened(bool fetches)

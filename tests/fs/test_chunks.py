@@ -24,7 +24,7 @@ import chunkindex
 import zipwriter
 from bigcarton import BIG
 from chunkindex import CHUNK, overwrite, pread, whole_is_hashed
-from harness import CARTONFS, ROOT, ctl, eventually, run, unmount
+from harness import CARTONFS, ROOT, ctl, environment, eventually, run, unmount
 from origin import MIB, PRIVATE, LinkedCarton, errno_of
 
 PAGE = ROOT / 'fs/ctl/cartonfs-chunks.5'
@@ -314,9 +314,9 @@ def test_agreed_is_of_the_index(work, mount, cache):
         assert {got[off] for off in range(AT // CHUNK * CHUNK, (AT // CHUNK + 1) * CHUNK, 4096)} == {errno.EIO}
 
 
-@pytest.mark.parametrize('name', ['of another cache', 'sha256', 'unkeyed', 'old secret'])
+@pytest.mark.parametrize('name', ['of another key', 'sha256', 'unkeyed', 'old key'])
 def test_forged_agreement(work, mount, cache, name):
-    """Whoever does not have the key of the cache makes no note that spares a hash: a lie is found as ever."""
+    """Whoever does not have the key of the source makes no note that spares a hash: a lie is found as ever."""
     sha = hashlib.sha256(OTHER).digest()
     lie = chunkindex.index_of([(sha, len(LARGE), CHUNK, chunkindex.chunk_hashes(LARGE))])
     path = carton_of(lie, sha=sha.hex()).write(work / 'lie.carton')
@@ -330,10 +330,10 @@ def test_forged_agreement(work, mount, cache, name):
         names = [hmac.digest(key, both, 'sha256').hex() for key in (b'', bytes(32), text, sha)]
     else:       # another key has made it, if for the right pair
         names = [right.name]
-        (cache.path / 'v1/seals/secret').write_bytes(os.urandom(32))
+        os.unlink(environment()['XDG_STATE_HOME'] + '/cartonfs/cache.key')
         for seal in cache.seals().values():
             seal.unlink()
-        if name == 'of another cache':
+        if name == 'of another key':
             path = work / 'm.carton'
     for x in names:
         (cache.path / 'v1/notes' / x).write_bytes(right.read_bytes() if x != right.name else text)

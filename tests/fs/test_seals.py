@@ -92,31 +92,49 @@ def test_off_leaves_none(carton, mount, cache):
     assert cache.seals() == {}
 
 
-def test_anywhere(carton, mount, cache, work):
-    """One seal for the bytes, whatever carton they are in, and wherever that is."""
+def test_each_source_for_itself(carton, mount, cache, work):
+    """A seal is of one source, with its pins: no other one believes it, replaces it or drops it."""
     first, _ = carton('stored')
-    with mount(first, *cache.options) as m:
-        assert opened(m) == 'verified'
+    pin = ('-o', f'manifest_sha256={harness.ctl("hash", first).stdout.strip()}')
+    upper = ('-o', pin[1].upper().replace('MANIFEST_SHA256', 'manifest_sha256'))
     os.mkdir(work / 'other')
-    moved = shutil.copy(first, work / 'other/n.carton')
-    os.unlink(first)
+    copy = shutil.copy(first, work / 'other/n.carton')
+    os.symlink(first, work / 'other/link')
     more = Carton(method='stored').add('misc/before', b'1234567').add('model/x', DATA)
-    for source in (moved, carton('unpacked', 'unpacked')[0], more.write(work / 'more.carton')):
-        with mount(source, *cache.options) as m:
-            assert opened(m) == 'sealed' and m.read('model/x') == DATA
-    # what is compressed or linked has to be in the cache, too
+    sources = [(first,), (first, *pin), (copy,), (carton('unpacked', 'unpacked')[0],), (more.write(work / 'more.carton'),)]
+    for state in ('verified', 'sealed'):
+        for source, *options in sources:
+            with mount(source, *cache.options, *options) as m:
+                assert opened(m) == state and m.read('model/x') == DATA
+    assert len(list(cache.path.glob('v1/seals/*'))) == len(sources)
+    # the same source by another name, and the same pin in other letters
+    for source, *options in ((work / 'other/../m.carton',), (work / 'other/link',), (first, *upper)):
+        with mount(source, *cache.options, *options) as m:
+            assert opened(m) == 'sealed'
+    # what changes in one of them is no matter of the others
+    with open(first, 'rb') as f:
+        at = f.read().index(DATA[:100])
+    overwrite(first, at + MIB)
+    with mount(first, *cache.options) as m:
+        assert errno_of(m.read, 'model/x') == errno.EIO
+    for source, *options in sources[2:]:
+        with mount(source, *cache.options, *options) as m:
+            assert opened(m) == 'sealed'
+    # what is compressed or linked has to be in the cache, too, where all sources share the bytes
     for kind in ('zstd', 'link'):
-        with mount(carton(kind, f'{kind}.carton')[0], *PRIVATE, *cache.options) as m:
-            assert opened(m) == ('verified' if kind == 'zstd' else 'sealed')
-            assert m.read('model/x') == DATA
+        for state in ('verified', 'sealed'):
+            with mount(carton(kind, f'{kind}.carton')[0], *PRIVATE, *cache.options) as m:
+                assert opened(m) == state and m.read('model/x') == DATA
+    assert set(cache.objects()) == {digest(DATA)}
 
 
 def test_bad_copy_of_what_has_a_seal(sealed, carton, mount_fg):
     """It has never been verified itself, and did not change: both are said, and both errors advise the same."""
-    _, _, options = sealed('stored')
+    source, _, options = sealed('stored')
     copy, (path, at) = carton('stored', 'copy.carton')
     overwrite(path, at + 4 * MIB)
-    with mount_fg(copy, *options) as m:
+    os.rename(copy, source)
+    with mount_fg(source, *options) as m:
         assert errno_of(m.read, 'model/x') == errno.EIO
         line, = lines_of(m.log(), 'model/x: changed on disk')
         assert 'since it was verified, or is a bad copy of what was, near byte ' in line
@@ -240,16 +258,17 @@ def test_all_is_hashed(carton, mount, point, cache, kind, verify):
             eventually('the daemon ends', lambda: not harness.daemons(where_))
 
 
-@pytest.mark.parametrize('how', ['flip', 'cut', 'fifo', 'directory', 'other', 'secret', 'empty'])
-def test_damaged_seal(carton, mount_fg, cache, how):
-    """Whatever is in its place costs a hash, and nothing else."""
+@pytest.mark.parametrize('how', ['flip', 'cut', 'fifo', 'directory', 'other', 'key', 'empty'])
+def test_damaged_seal(carton, mount_fg, cache, work, how):
+    """Whatever is in its place, or in that of the key, costs a hash, and nothing else."""
     source, _ = carton('stored')
-    with mount_fg(source, *cache.options) as m:
+    options = (*cache.options, '-o', f'cache_key={work / "key"}')
+    with mount_fg(source, *options) as m:
         assert opened(m) == 'verified'
-    path, secret = cache.seals()[digest(DATA)], cache.path / 'v1/seals/secret'
+    path, key = cache.seals()[digest(DATA)], work / 'key'
     content = path.read_bytes()
-    if how == 'secret':
-        secret.write_bytes(bytes(32))
+    if how == 'key':
+        key.write_text(f'{0:064}\n')
     else:
         path.unlink()
     if how == 'fifo':
@@ -258,17 +277,16 @@ def test_damaged_seal(carton, mount_fg, cache, how):
         path.mkdir()
         (path / 'x').mkdir()
     elif how == 'other':
-        os.symlink(secret, path)
-    elif how != 'secret':
+        os.symlink(key, path)
+    elif how != 'key':
         path.write_bytes({'flip': content[:200] + bytes([content[200] ^ 8]) + content[201:],
                           'cut': content[:-1], 'empty': b''}[how])
-    with mount_fg(source, *cache.options) as m:
+    with mount_fg(source, *options) as m:
         assert opened(m) == 'verified' and m.read('model/x') == DATA
-        assert len(lines_of(m.log(), 'seal')) == (how in ('flip', 'cut', 'empty', 'secret')), m.log()
+        assert len(lines_of(m.log(), 'seal')) == (how in ('flip', 'cut', 'empty')), m.log()
     ctl('cache', 'gc', cache.flag)
-    with mount_fg(source, *cache.options) as m:
+    with mount_fg(source, *options) as m:
         assert opened(m) == ('verified' if how == 'directory' else 'sealed')
-    assert secret.stat().st_mode & 0o777 == 0o600
 
 
 def test_cartonctl(carton, mount, cache):
@@ -311,10 +329,11 @@ def test_killed(carton, mount, cache, work):
     assert len(cache.seals()) == 40 and list(cache.path.glob('v1/tmp/*')) == []
 
 
-def test_private(carton, mount, cache):
-    """Only the owner can read tags and their key."""
-    with mount(carton('stored')[0], *cache.options) as m:
+def test_private(carton, mount, cache, work):
+    """Only the owner can read tags, and the key, which is not in the cache."""
+    key = work / 'state/cartonfs/cache.key'
+    with mount(carton('stored')[0], *cache.options, env={'XDG_STATE_HOME': str(work / 'state')}) as m:
         assert opened(m) == 'verified'
-    for path in (*cache.seals().values(), cache.path / 'v1/seals/secret'):
+    for path in (*cache.seals().values(), key):
         assert path.stat().st_mode & 0o7777 == 0o600
     assert (cache.path / 'v1/seals').stat().st_mode & 0o777 == 0o700

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any file of any kind in the places of a cache: notes, names, the lock file, partials, sidecars,
- * seals, their key, objects. Nothing waits for a FIFO or follows a symlink, what lies outside stays as it
- * is, a kept download has the bytes that its note names, and a gc makes all of it usable again.
+ * Any file of any kind in the places of a cache: notes, hints, names, the lock file, partials,
+ * sidecars, seals, the key of older versions, objects. Nothing waits for a FIFO or follows a symlink,
+ * what lies outside stays as it is, no note is believed that was not made with the key, a kept
+ * download has the bytes that its note names, and a gc makes all of it usable again.
  *
- * The input: files, each: place, kind, size (2 bytes), then so many bytes of it.
+ * The input: files, each: place, kind, size (2 bytes), then so many bytes of it. A note that is a
+ * text is made with the key.
  */
 #include <fcntl.h>
 
@@ -19,7 +21,7 @@
 
 enum place {
 	NOTE,
-	OTHER_NOTE,
+	HINT,
 	LOCK,
 	PARTIAL,
 	SIDECAR,
@@ -53,8 +55,9 @@ struct file {
 
 static struct cache *cache;
 static struct file files[N_PLACES];
+static const uint8_t source_key[KEY_SIZE] = { 1 };
 static uint8_t url_key[SHA256_SIZE], object[SHA256_SIZE];
-static char url_hex[HEX_SIZE], object_hex[HEX_SIZE], outside[80], outside_dir[80];
+static char note_hex[HEX_SIZE], object_hex[HEX_SIZE], outside[80], outside_dir[80];
 
 /* ---- files ---- */
 
@@ -62,10 +65,10 @@ static int find(enum place place, char ret_name[SIDECAR_NAME_SIZE + 1])
 {
 	char path[OBJECT_NAME_SIZE];
 
-	strcpy(ret_name, place == NOTE ? url_hex : object_hex);
+	strcpy(ret_name, place == NOTE ? note_hex : object_hex);
 	switch (place) {
 	case NOTE:
-	case OTHER_NOTE:
+	case HINT:
 		return cache->notes;
 	case LOCK:
 		strcpy(ret_name, LOCK_FILE);
@@ -78,7 +81,7 @@ static int find(enum place place, char ret_name[SIDECAR_NAME_SIZE + 1])
 	case SEAL:
 		return cache->seals;
 	case SECRET:
-		strcpy(ret_name, SECRET_NAME);
+		strcpy(ret_name, OLD_SECRET);
 		return cache->seals;
 	case TMP:
 		return cache->tmp;
@@ -119,6 +122,22 @@ static bool has_bucket(void)
 	return !f->set || f->kind == DIR_ || f->kind == FULL_DIR;
 }
 
+/* May the text have been put by who has the key? */
+static bool is_note(const struct file *f)
+{
+	return f->set && f->kind == FILE_ && f->n <= MAX_CACHE_VALIDATOR &&
+	       !memchr(f->data, '\0', f->n);
+}
+
+static void put_note(const struct file *f)
+{
+	char text[MAX_CACHE_VALIDATOR + 1];
+
+	memcpy(text, f->data, f->n);
+	text[f->n] = '\0';
+	CHECK(cache_note_put(cache, url_key, text) == 0);
+}
+
 static void put(enum place place)
 {
 	const struct file *f = &files[place];
@@ -154,7 +173,10 @@ static void put(enum place place)
 		}
 		return;
 	default:
-		put_bytes(dir, name, f->data, f->n, place == OBJECT_FILE ? 0400 : 0600);
+		if (place == NOTE && is_note(f))
+			put_note(f);
+		else
+			put_bytes(dir, name, f->data, f->n, place == OBJECT_FILE ? 0400 : 0600);
 	}
 }
 
@@ -208,7 +230,7 @@ static bool is_object(void)
 
 static void try_download(void)
 {
-	bool good = is_note_of_object(&files[NOTE]) && is_object();
+	bool good = is_note(&files[NOTE]) && is_note_of_object(&files[NOTE]) && is_object();
 	char got[sizeof(OBJECT)] = "";
 	struct source *source;
 	int r = download_kept(cache, URL, &source);
@@ -221,21 +243,22 @@ static void try_download(void)
 	source_unref(source);
 }
 
-static void try_note(const uint8_t key[SHA256_SIZE], const struct file *f)
+typedef int get_fn(struct cache *cache, const uint8_t key[32], char *ret_text, size_t n);
+
+static void try_text(get_fn *get, const uint8_t key[SHA256_SIZE], const struct file *f, bool good)
 {
 	static char got[MAX_SIZE + 1];
-	bool is_file = f->set && f->kind == FILE_;
 	size_t room = f->n + 1;
 	int r;
 
 	memset(got, 'x', sizeof(got));
-	r = cache_note_get(cache, key, got, room);
-	CHECK(r == (is_file ? 0 : -ENOENT));
+	r = get(cache, key, got, room);
+	CHECK(r == (good ? 0 : -ENOENT));
 	CHECK(r < 0 || (memcmp(got, f->data, f->n) == 0 && got[f->n] == '\0'));
-	if (!is_file || f->n == 0)
+	if (!good || f->n == 0)
 		return;
 	got[f->n] = 'x';
-	CHECK(cache_note_get(cache, key, got, room - 1) == -ERANGE && got[f->n] == 'x');
+	CHECK(get(cache, key, got, room - 1) == -ERANGE && got[f->n] == 'x');
 }
 
 static void try_fill(void)
@@ -262,7 +285,7 @@ static void try_seal(void)
 
 	/* it is not encrypted with our key */
 	CHECK(cache_seal_get(cache, object, MIN_SEALED, &tags) == -ENOENT);
-	cache_seal_check(cache, object);
+	CHECK(cache_seal_check(cache, object) < 0);
 }
 
 /* Sets the name of the object. */
@@ -299,6 +322,7 @@ static void reopen(void)
 {
 	cache_close(cache);
 	CHECK(cache_open(sample_dir, 0, &cache) == 0);
+	cache_use_key(cache, source_key);
 }
 
 /* After a gc nothing is in the way. */
@@ -334,9 +358,7 @@ static void reset(void)
 		files[i].set = false;
 		files[i].n = 0;
 		files[i].kind = FILE_;
-		/* the key stays: to make it anew is slow */
-		if (i != SECRET)
-			remove_at(dir, name);
+		remove_at(dir, name);
 	}
 	find(BUCKET, name);
 	CHECK(mkdirat(cache->objects, name, 0700) == 0);
@@ -356,6 +378,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
 	char path[sizeof(outside_dir) + 8];
+	uint8_t name[SHA256_SIZE];
 
 	(void)argc;
 	(void)argv;
@@ -368,9 +391,11 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	CHECK(mkdir(outside_dir, 0700) == 0);
 	put_outside(path);
 	CHECK(cache_open(sample_dir, 0, &cache) == 0);
+	cache_use_key(cache, source_key);
 	CHECK(sha256_mem(URL, strlen(URL), url_key) == 0);
 	CHECK(sha256_mem(OBJECT, strlen(OBJECT), object) == 0);
-	hex_encode(url_key, SHA256_SIZE, url_hex);
+	CHECK(cache_mac(cache, "names of notes", url_key, SHA256_SIZE, name) == 0);
+	hex_encode(name, SHA256_SIZE, note_hex);
 	hex_encode(object, SHA256_SIZE, object_hex);
 	return 0;
 }
@@ -398,8 +423,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	for (int i = N_PLACES - 1; i >= 0; i--)
 		if (files[i].set)
 			put(i);
-	try_note(url_key, &files[NOTE]);
-	try_note(object, &files[OTHER_NOTE]);
+	try_text(cache_note_get, url_key, &files[NOTE], is_note(&files[NOTE]));
+	try_text(cache_hint_get, object, &files[HINT],
+		 files[HINT].set && files[HINT].kind == FILE_);
 	try_download();
 	try_seal();
 	try_names();

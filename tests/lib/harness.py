@@ -145,7 +145,7 @@ def at_once(alternative=TIMEOUT):
 
 # ---- processes ----
 
-# HOME for each uid, so that no test uses the real cache of a user.
+# HOME for each uid, so that no test uses the real cache of a user, nor the real key of one.
 HOMES = {}
 
 
@@ -154,12 +154,15 @@ def make_home(uid, path):
     if uid is not None:
         os.chown(path, uid, uid)
     HOMES[uid] = str(path)
+    if uid is None:     # also for a test that starts a program without environment()
+        os.environ['XDG_STATE_HOME'] = f'{path}/state'
 
 
 def environment(uid=None, **more):
     keep = {k: v for k, v in os.environ.items()
             if k in ('TMPDIR', 'LD_LIBRARY_PATH', 'SANITIZER_REPORTS') or k.endswith('SAN_OPTIONS')}
     keep['HOME'] = HOMES.get(uid, '/nonexistent')
+    keep['XDG_STATE_HOME'] = f'{keep["HOME"]}/state'
     path = os.environ.get('PATH', '') + ':/usr/sbin:/usr/bin:/sbin:/bin'
     return keep | dict(PATH=path, LC_ALL='C.UTF-8', TZ='UTC') | more
 

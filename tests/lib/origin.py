@@ -350,6 +350,11 @@ COMPRESS = {'gzip': gzipped, 'deflate': deflated, 'br': brotlied,
 
 # ---- the cache ----
 
+def sealed(path):
+    """The sha256 that a seal says it is of."""
+    return path.read_bytes()[16:48].hex()
+
+
 class Cache:
     """A cache directory; `options` are for cartonfs, `flag` for cartonctl."""
 
@@ -363,8 +368,8 @@ class Cache:
         return {p.name: p for p in self.path.glob('v1/objects/*/*')}
 
     def seals(self):
-        """{sha256: path} of what says that objects were verified."""
-        return {p.name: p for p in self.path.glob('v1/seals/*') if p.name != 'secret'}
+        """{sha256: path} of what says that objects were verified; of several, the last made by any source."""
+        return {sealed(p): p for p in sorted(self.path.glob('v1/seals/*'), key=lambda p: p.stat().st_mtime_ns)}
 
     def partials(self):
         """{name: noted length} of partial entries that have a validator."""

@@ -453,6 +453,11 @@ def test_large_repository(mount, cache, tmp_path):
             p = ctl('status', m.path)
             assert 'hf://me/my-model' in p.stdout and re.search(f'commit +{repo.commit}\n', p.stdout), p.stdout
             assert json.loads(ctl('status', '--json', m.path).stdout)[0]['commit'] == repo.commit
+            # the same commit by its name is another source, for which the small files are here already
+            came = len(hub.resolved())
+            assert ctl('hash', cache.flag, f'hf://me/my-model@{repo.commit}', env=env(hub)).returncode == 0
+            assert len(hub.resolved()) == came
+            asked = len(hub.asked)
             # the next commit: one shard and one small file are new
             new = shards | {'model-00030-of-00030.safetensors': (5 * 10**9, '5' * 64)}
             hub.repos[NAME] = Repo(small | new | {'config.json': b'{}'})
@@ -733,19 +738,21 @@ def test_sizes_that_are_none(cache, tmp_path, size):
 
 
 def test_a_commit_is_asked_for_once(mount, cache):
-    """Its name says all: what is kept of it opens again without the hub, whatever it was opened by."""
+    """Its name says all: what is kept of it opens again without the hub. A branch that has it is another source."""
     wanted = files(1)
     with HubServer({NAME: Repo(wanted)}) as hub:
         commit = hub.repos[NAME].commit
-        with mount('hf://me/my-model', *cache.options, env=env(hub)):
-            pass
+        for source in 'hf://me/my-model', f'hf://me/my-model@{commit}':
+            with mount(source, *cache.options, env=env(hub)):
+                pass
         hub.repos[NAME] = Repo(wanted | {'config.json': b'other'})
         asked = len(hub.asked)
         with mount(f'hf://me/my-model@{commit}', *cache.options, env=env(hub)) as m:
             assert m.read('model/config.json') == wanted['config.json']
         assert len(hub.asked) == asked
-        with mount(f'hf://me/my-model@{hub.repos[NAME].commit}', *cache.options, env=env(hub)):
-            pass
+        for source in f'hf://me/my-model@{hub.repos[NAME].commit}', 'hf://me/my-model':
+            with mount(source, *cache.options, env=env(hub)):
+                pass
         asked = len(hub.asked)
         assert ctl('hash', cache.flag, 'hf://me/my-model', env=env(hub)).returncode == 0
         assert len(hub.asked) == asked + 1

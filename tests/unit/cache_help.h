@@ -25,8 +25,8 @@
 /* after those it needs */
 #include <cmocka.h>
 
-#include "cache/cache.h"
-#include "base/util.h"
+#include "cache/internal.h"
+#include "keyed.h"
 #include "../must.h"
 
 struct key {
@@ -189,7 +189,7 @@ static inline struct cache *open_cache(const struct env *e, uint64_t limit)
 {
 	struct cache *c = NULL;
 
-	assert_int_equal(cache_open(e->cache, limit, &c), 0);
+	assert_int_equal(cache_open_keyed(e->cache, limit, &c), 0);
 	return c;
 }
 
@@ -201,6 +201,17 @@ static inline const char *inside(const struct env *e, const char *sub, struct ke
 
 	hex_encode(k.sha256, 32, hex);
 	snprintf(buf, PATH_MAX, "%s/v1/%s/%s%s", e->cache, sub, hex, suffix);
+	return buf;
+}
+
+/* The path of the seal of `k`. */
+static inline const char *seal_of(const struct env *e, const struct cache *c, struct key k,
+				  char buf[PATH_MAX])
+{
+	char name[HEX_SIZE];
+
+	assert_int_equal(cache_seal_name(c, k.sha256, name), 0);
+	snprintf(buf, PATH_MAX, "%s/v1/seals/%s", e->cache, name);
 	return buf;
 }
 
@@ -321,7 +332,7 @@ static inline int open_setup(void **state)
 	if (env_setup(state) < 0)
 		return -1;
 	e = *state;
-	return cache_open(e->cache, 0, &e->c);
+	return cache_open_keyed(e->cache, 0, &e->c);
 }
 
 static inline int close_teardown(void **state)

@@ -8,6 +8,8 @@
 
 #include <sys/stat.h>
 
+#include "cache/internal.h"
+#include "keyed.h"
 #include "object_help.h"
 
 struct cached {
@@ -25,7 +27,7 @@ static inline int cached_setup(void **state)
 		return -1;
 	}
 	*state = e;
-	return cache_open(e->dir, 0, &e->cache);
+	return cache_open_keyed(e->dir, 0, &e->cache);
 }
 
 static inline int cached_teardown(void **state)
@@ -39,6 +41,17 @@ static inline int cached_teardown(void **state)
 	r = system(command);
 	free(e);
 	return r;
+}
+
+/* Has the cache a good seal of that object? -ENOENT: none. */
+static inline int check_seal(struct cached *e, const uint8_t sha256[SHA256_SIZE])
+{
+	char hex[HEX_SIZE];
+	uint8_t name[SHA256_SIZE];
+
+	assert_int_equal(cache_seal_name(e->cache, sha256, hex), 0);
+	assert_true(hex_decode(hex, sizeof(name), name));
+	return cache_seal_check(e->cache, name);
 }
 
 /* Flips a bit of byte `at` of the cached file of an item. */

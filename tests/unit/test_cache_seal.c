@@ -24,6 +24,16 @@ static int put(struct cache *c, struct key k)
 	return cache_seal_put(c, k.sha256, SIZE, tags);
 }
 
+static int check(struct cache *c, struct key k)
+{
+	char hex[HEX_SIZE];
+	uint8_t name[32];
+
+	assert_int_equal(cache_seal_name(c, k.sha256, hex), 0);
+	assert_true(hex_decode(hex, 32, name));
+	return cache_seal_check(c, name);
+}
+
 /* 0: those that were put; or why not. */
 static int get(struct cache *c, struct key k, uint64_t size)
 {
@@ -41,10 +51,10 @@ static int get(struct cache *c, struct key k, uint64_t size)
 }
 
 /* Reads the file of a seal, or writes `n` bytes in its place. */
-static size_t load(const struct env *e, struct key k, uint8_t all[4096])
+static size_t load(const struct env *e, const struct cache *c, struct key k, uint8_t all[4096])
 {
 	char path[PATH_MAX];
-	int fd = open(inside(e, "seals", k, "", path), O_RDONLY | O_CLOEXEC);
+	int fd = open(seal_of(e, c, k, path), O_RDONLY | O_CLOEXEC);
 	ssize_t n = read(fd, all, 4096);
 
 	assert_true(n > 0);
@@ -52,23 +62,23 @@ static size_t load(const struct env *e, struct key k, uint8_t all[4096])
 	return (size_t)n;
 }
 
-static void store(const struct env *e, struct key k, const uint8_t *all, size_t n)
+static void store(const struct env *e, const struct cache *c, struct key k, const uint8_t *all,
+		  size_t n)
 {
 	char path[PATH_MAX];
-	int fd = open(inside(e, "seals", k, "", path), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC,
-		      0600);
+	int fd = open(seal_of(e, c, k, path), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 
 	assert_true(fd >= 0);
 	assert_int_equal(pwrite_full(fd, all, n, 0), 0);
 	close(fd);
 }
 
-static bool is_there(const struct env *e, struct key k)
+static bool is_there(const struct env *e, const struct cache *c, struct key k)
 {
 	char path[PATH_MAX];
 	struct stat st;
 
-	return lstat(inside(e, "seals", k, "", path), &st) == 0;
+	return lstat(seal_of(e, c, k, path), &st) == 0;
 }
 
 static void test_put_and_get(void **state)
@@ -85,19 +95,19 @@ static void test_put_and_get(void **state)
 	assert_int_equal(put(c, k), 0);
 	assert_int_equal(get(c, k, SIZE), 0);
 	assert_int_equal(put(c, k), 0);
-	assert_int_equal(cache_seal_check(c, k.sha256), 0);
-	assert_int_equal(cache_seal_check(c, key_of(2).sha256), -ENOENT);
-	assert_int_equal(lstat(inside(e, "seals", k, "", path), &st), 0);
+	assert_int_equal(check(c, k), 0);
+	assert_int_equal(check(c, key_of(2)), -ENOENT);
+	assert_int_equal(lstat(seal_of(e, c, k, path), &st), 0);
 	assert_int_equal(st.st_mode & 07777, 0600);
 	/* tags stay secret on disk */
 	make_tags(k, tags);
-	assert_null(memmem(all, load(e, k, all), tags, TAG_SIZE));
+	assert_null(memmem(all, load(e, c, k, all), tags, TAG_SIZE));
 	later = open_cache(e, 0);
 	assert_int_equal(get(later, k, SIZE), 0);
 	cache_close(later);
 	/* of another size it is none of this object */
 	assert_int_equal(get(c, k, SIZE + 1), -ENOENT);
-	assert_false(is_there(e, k));
+	assert_false(is_there(e, c, k));
 	assert_int_equal(put(c, k), 0);
 	cache_seal_drop(c, k.sha256);
 	assert_int_equal(get(c, k, SIZE), -ENOENT);
@@ -118,30 +128,33 @@ static void test_flipped_and_cut(void **state)
 	size_t n;
 
 	assert_int_equal(put(c, k), 0);
-	n = load(e, k, good);
+	n = load(e, c, k, good);
 	for (size_t at = 0; at < n; at++) {
 		memcpy(bad, good, n);
 		bad[at] ^= (uint8_t)(1 << at % 8);
-		store(e, k, bad, n);
-		assert_int_equal(at % 2 ? get(c, k, SIZE) : cache_seal_check(c, k.sha256),
-				 at % 2 ? -ENOENT : -EBADMSG);
-		assert_false(is_there(e, k));
-		store(e, k, good, at);
+		store(e, c, k, bad, n);
+		/* who has the key needs no sha256 of the file, which is at its end */
+		if (at % 2 && at < n - SHA256_SIZE)
+			assert_int_equal(get(c, k, SIZE), -ENOENT);
+		else
+			assert_int_equal(check(c, k), -EBADMSG);
+		assert_false(is_there(e, c, k));
+		store(e, c, k, good, at);
 		assert_int_equal(get(c, k, SIZE), -ENOENT);
-		assert_false(is_there(e, k));
+		assert_false(is_there(e, c, k));
 	}
 	memset(good + n, 0, 1);
-	store(e, k, good, n + 1);
+	store(e, c, k, good, n + 1);
 	assert_int_equal(get(c, k, SIZE), -ENOENT);
-	store(e, k, good, n);
+	store(e, c, k, good, n);
 	assert_int_equal(get(c, k, SIZE), 0);
 	cache_close(c);
 }
 
-/* A seal of another object, and one of another cache. */
+/* A seal of another object, and one of another source. */
 static void test_swapped(void **state)
 {
-	struct env *e = *state, other;
+	struct env *e = *state;
 	struct cache *c = open_cache(e, 0), *d;
 	struct key k = key_of(1), l = key_of(2);
 	uint8_t all[4096];
@@ -149,18 +162,17 @@ static void test_swapped(void **state)
 
 	assert_int_equal(put(c, k), 0);
 	assert_int_equal(put(c, l), 0);
-	n = load(e, k, all);
-	store(e, l, all, n);
+	n = load(e, c, k, all);
+	store(e, c, l, all, n);
 	assert_int_equal(get(c, l, SIZE), -ENOENT);
 	/* also when its name in the head is changed */
 	memcpy(all + 16, l.sha256, 32);
-	store(e, l, all, n);
+	store(e, c, l, all, n);
 	assert_int_equal(get(c, l, SIZE), -ENOENT);
 	assert_int_equal(get(c, k, SIZE), 0);
-	other = *e;
-	snprintf(other.cache, sizeof(other.cache), "%s/d", e->dir);
-	d = open_cache(&other, 0);
-	store(&other, k, all, load(e, k, all));
+	d = open_cache(e, 0);
+	use_key_of(d, 2);
+	store(e, d, k, all, load(e, c, k, all));
 	assert_int_equal(get(d, k, SIZE), -ENOENT);
 	assert_int_equal(put(d, k), 0);
 	assert_int_equal(get(d, k, SIZE), 0);
@@ -168,56 +180,33 @@ static void test_swapped(void **state)
 	cache_close(c);
 }
 
-static void secret_path(const struct env *e, char path[PATH_MAX])
-{
-	snprintf(path, PATH_MAX, "%s/v1/seals/secret", e->cache);
-}
-
-/*
- * Others could have read it or made it, a part of it is lost, or it is no file: no old seal opens
- * any more.
- */
-static void test_secret(void **state)
+/* Two sources with the same file: neither finds, replaces nor drops the other's seal. */
+static void test_two_sources(void **state)
 {
 	struct env *e = *state;
+	struct cache *c = open_cache(e, 0), *d = open_cache(e, 0);
+	uint8_t key[KEY_SIZE], other[KEY_SIZE];
 	struct key k = key_of(1);
-	char path[PATH_MAX];
-	uint8_t key[KEY_SIZE], was[KEY_SIZE] = { 0 };
-	struct stat st;
 
-	secret_path(e, path);
-	/* only root can give it to another user */
-	for (int kind = geteuid() == 0 ? -1 : 0; kind < 5; kind++) {
-		struct cache *c = open_cache(e, 0);
-
-		assert_int_equal(put(c, k), 0);
-		assert_int_equal(cache_tag_key(c, was), 0);
-		cache_close(c);
-		if (kind == -1)
-			assert_int_equal(chown(path, 4711, 4711), 0);
-		else if (kind == 0)
-			assert_int_equal(chmod(path, 0640), 0);
-		else if (kind == 1)
-			assert_int_equal(truncate(path, KEY_SIZE - 1), 0);
-		else if (kind == 2)
-			assert_int_equal(unlink(path), 0);
-		else if (kind == 3)
-			assert_true(unlink(path) == 0 && mkfifo(path, 0600) == 0);
-		else
-			assert_true(unlink(path) == 0 && symlink("/etc/passwd", path) == 0);
-		c = open_cache(e, 0);
-		assert_int_equal(cache_tag_key(c, key), 0);
-		assert_memory_not_equal(key, was, KEY_SIZE);
-		assert_int_equal(get(c, k, SIZE), -ENOENT);
-		assert_int_equal(lstat(path, &st), 0);
-		assert_int_equal(st.st_mode, S_IFREG | 0600);
-		assert_int_equal(st.st_uid, geteuid());
-		assert_int_equal(put(c, k), 0);
-		cache_close(c);
-	}
+	use_key_of(d, 2);
+	assert_int_equal(put(c, k), 0);
+	assert_int_equal(get(d, k, SIZE), -ENOENT);
+	cache_seal_drop(d, k.sha256);
+	assert_int_equal(put(d, k), 0);
+	assert_int_equal(entries(e, "seals"), 2);
+	cache_seal_drop(d, k.sha256);
+	assert_int_equal(get(c, k, SIZE), 0);
+	/* nor does the key of one's tags say that of the other's */
+	assert_int_equal(cache_tag_key(c, key), 0);
+	assert_int_equal(cache_tag_key(d, other), 0);
+	assert_memory_not_equal(key, other, KEY_SIZE);
+	cache_close(d);
+	cache_close(c);
 }
 
 #define PURPOSES 3
+
+#define OF_SIZE (2 * SHA256_SIZE)
 
 static void macs(const struct cache *c, const uint8_t of[2 * SHA256_SIZE],
 		 uint8_t ret[PURPOSES][SHA256_SIZE])
@@ -225,16 +214,16 @@ static void macs(const struct cache *c, const uint8_t of[2 * SHA256_SIZE],
 	static const char *const purposes[PURPOSES] = { "seals of chunks", "notes", "tags" };
 
 	for (size_t i = 0; i < PURPOSES; i++)
-		assert_int_equal(cache_mac(c, purposes[i], of, ret[i]), 0);
+		assert_int_equal(cache_mac(c, purposes[i], of, OF_SIZE, ret[i]), 0);
 }
 
 /*
- * A MAC is of its purpose, of both hashes in their order, and of this cache: a copy under any other
- * name says nothing.
+ * A MAC is of its purpose, of both hashes in their order, and of this source: a copy under any
+ * other name says nothing.
  */
 static void test_mac(void **state)
 {
-	struct env *e = *state, other;
+	struct env *e = *state;
 	struct cache *c = open_cache(e, 0), *d;
 	uint8_t of[2 * SHA256_SIZE], all[6][PURPOSES][SHA256_SIZE], again[PURPOSES][SHA256_SIZE];
 	const uint8_t *flat = &all[0][0][0];
@@ -250,9 +239,8 @@ static void test_mac(void **state)
 	memcpy(of, key_of(2).sha256, SHA256_SIZE);
 	memcpy(of + SHA256_SIZE, key_of(1).sha256, SHA256_SIZE);
 	macs(c, of, all[4]);
-	other = *e;
-	snprintf(other.cache, sizeof(other.cache), "%s/d", e->dir);
-	d = open_cache(&other, 0);
+	d = open_cache(e, 0);
+	use_key_of(d, 2);
 	macs(d, of, all[5]);
 	for (size_t i = 0; i < 6 * PURPOSES; i++)
 		for (size_t k = 0; k < i; k++)
@@ -267,31 +255,72 @@ static void test_mac(void **state)
 	cache_close(c);
 }
 
-/* A directory in the place of the secret: no seals, until it is removed. */
-static void test_no_secret(void **state)
+/* Without a key there is no seal and no note, and none is found or dropped. */
+static void test_no_key(void **state)
 {
 	struct env *e = *state;
 	struct cache *c = open_cache(e, 0);
 	struct key k = key_of(1);
 	uint8_t key[KEY_SIZE], of[2 * SHA256_SIZE] = { 0 };
+	char text[8];
+
+	assert_int_equal(put(c, k), 0);
+	assert_int_equal(cache_note_put(c, k.sha256, "text"), 0);
+	for (int later = 0; later < 2; later++) {
+		if (later) {
+			cache_close(c);
+			assert_int_equal(cache_open(e->cache, 0, &c), 0);
+		} else {
+			cache_use_key(c, NULL);
+		}
+		assert_int_equal(cache_tag_key(c, key), -ENOENT);
+		assert_int_equal(cache_mac(c, "notes", of, sizeof(of), key), -ENOENT);
+		assert_int_equal(put(c, k), -EINVAL);
+		assert_int_equal(get(c, k, SIZE), -ENOENT);
+		assert_int_equal(cache_note_put(c, k.sha256, "other"), -ENOENT);
+		assert_int_equal(cache_note_get(c, k.sha256, text, sizeof(text)), -ENOENT);
+		cache_seal_drop(c, k.sha256);
+		cache_note_drop(c, k.sha256);
+	}
+	use_key_of(c, 1);
+	assert_int_equal(get(c, k, SIZE), 0);
+	assert_int_equal(cache_note_get(c, k.sha256, text, sizeof(text)), 0);
+	assert_string_equal(text, "text");
+	cache_close(c);
+}
+
+/* The key that older versions had in here goes when it is met, and so do their seals. */
+static void test_old_secret(void **state)
+{
+	static const char *const contents[] = { "cartonfs seal 1, and more", "" };
+	struct env *e = *state;
+	struct cache *c = open_cache(e, 0);
+	struct key k = key_of(1), old = key_of(2);
 	char path[PATH_MAX];
 
-	cache_close(c);
-	secret_path(e, path);
-	assert_true(unlink(path) == 0 && mkdir(path, 0700) == 0);
-	c = open_cache(e, 0);
-	assert_int_equal(cache_tag_key(c, key), -ENOENT);
-	assert_int_equal(cache_mac(c, "notes", of, key), -ENOENT);
-	assert_int_equal(put(c, k), -EINVAL);
-	assert_int_equal(get(c, k, SIZE), -ENOENT);
-	assert_int_equal(cache_seal_check(c, k.sha256), -ENOENT);
-	assert_int_equal(cache_clean(c), 1);
-	cache_close(c);
-	c = open_cache(e, 0);
 	assert_int_equal(put(c, k), 0);
-	assert_int_equal(cache_clean(c), 0);
-	assert_int_equal(get(c, k, SIZE), 0);
 	cache_close(c);
+	for (size_t i = 0; i < ARRAY_SIZE(contents); i++) {
+		int fd = open(inside(e, "seals", old, "", path), O_WRONLY | O_CREAT | O_CLOEXEC,
+			      0600);
+
+		assert_true(fd >= 0);
+		assert_int_equal(pwrite_full(fd, contents[i], strlen(contents[i]), 0), 0);
+		close(fd);
+		/* without that key, any file waits for gc */
+		c = open_cache(e, 0);
+		assert_int_equal(entries(e, "seals"), 2);
+		cache_close(c);
+		snprintf(path, sizeof(path), "%s/v1/seals/secret", e->cache);
+		if (i)
+			assert_int_equal(mkdir(path, 0700), 0);
+		else
+			close(open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+		c = open_cache(e, 0);
+		assert_int_equal(entries(e, "seals"), 1);
+		assert_int_equal(get(c, k, SIZE), 0);
+		cache_close(c);
+	}
 }
 
 /* Never waits for a FIFO, and follows nothing. */
@@ -303,16 +332,16 @@ static void test_other_kinds(void **state)
 	char path[PATH_MAX], from[PATH_MAX];
 
 	assert_int_equal(put(c, l), 0);
-	inside(e, "seals", k, "", path);
+	seal_of(e, c, k, path);
 	for (int kind = 0; kind < 3; kind++) {
 		if (kind == 0)
 			assert_int_equal(mkfifo(path, 0600), 0);
 		else if (kind == 1)
-			assert_int_equal(symlink(inside(e, "seals", l, "", from), path), 0);
+			assert_int_equal(symlink(seal_of(e, c, l, from), path), 0);
 		else
 			assert_int_equal(mkdir(path, 0700), 0);
 		assert_int_equal(get(c, k, SIZE), -ENOENT);
-		assert_int_equal(cache_seal_check(c, k.sha256), -ENOENT);
+		assert_int_equal(check(c, k), -ENOENT);
 		/* which a new one replaces, if it is no directory */
 		assert_int_equal(put(c, k), kind == 2 ? -EISDIR : 0);
 		assert_int_equal(get(c, k, SIZE), kind == 2 ? -ENOENT : 0);
@@ -329,7 +358,10 @@ static int list_one(void *ctx, const struct cache_object *o)
 	int *n = ctx;
 
 	n[o->seal]++;
-	assert_int_equal(o->size, o->seal ? 92 + sizeof(tags_t) : 1000);
+	/* a seal is of that object, and its file has a name of its own */
+	assert_int_equal(memcmp(o->sha256, o->name, 32) != 0, o->seal);
+	assert_memory_equal(o->sha256, key_of(o->sha256[0]).sha256, 32);
+	assert_int_equal(o->size, o->seal ? 92 + sizeof(tags_t) + SHA256_SIZE : 1000);
 	return 0;
 }
 
@@ -347,19 +379,19 @@ static void test_space(void **state)
 	assert_int_equal(publish(c, key_of(9), 1000), 0);
 	assert_int_equal(cache_list(c, list_one, n), 0);
 	assert_true(n[0] == 1 && n[1] == 4);
-	set_mtime(inside(e, "seals", key_of(2), "", path), 1000);
+	set_mtime(seal_of(e, c, key_of(2), path), 1000);
 	used_at(c, key_of(9), 2000);
-	set_mtime(inside(e, "seals", key_of(1), "", path), 3000);
+	set_mtime(seal_of(e, c, key_of(1), path), 3000);
 	/* a get is a use, a check is none */
 	assert_int_equal(get(c, key_of(2), SIZE), 0);
-	assert_int_equal(cache_seal_check(c, key_of(1).sha256), 0);
+	assert_int_equal(check(c, key_of(1)), 0);
 	assert_int_equal(cache_gc(c, 3 * 4096, &freed), 0);
 	assert_true(freed >= 2 * 4096);
 	assert_false(has(c, key_of(9)));
 	for (unsigned i = 0; i < 4; i++)
-		assert_int_equal(is_there(e, key_of(i)), i != 1);
+		assert_int_equal(is_there(e, c, key_of(i)), i != 1);
 	assert_int_equal(cache_gc(c, 0, &freed), 0);
-	assert_int_equal(entries(e, "seals"), 1); /* the secret */
+	assert_int_equal(entries(e, "seals"), 0);
 	cache_close(c);
 	/* where nothing fits there are no seals */
 	c = open_cache(e, 10);
@@ -373,7 +405,8 @@ static int put_two(const struct env *e)
 {
 	struct cache *c;
 
-	return cache_open(e->cache, 0, &c) < 0 || put(c, key_of(1)) < 0 || put(c, key_of(2)) < 0;
+	return cache_open_keyed(e->cache, 0, &c) < 0 || put(c, key_of(1)) < 0 ||
+	       put(c, key_of(2)) < 0;
 }
 
 /* Killed at any system call: a later one has the whole seal or none, and nothing is left behind. */
@@ -403,40 +436,14 @@ static void test_killed(void **state)
 	assert_true(n > 20);
 }
 
-/* Many processes open a new cache at once: all have one secret. */
-static void test_one_secret(void **state)
-{
-	struct env *e = *state;
-	pid_t pids[8];
-	struct cache *c;
-
-	for (int round = 0; round < 20; round++) {
-		walk(e->cache, true);
-		for (unsigned i = 0; i < 8; i++) {
-			pids[i] = fork();
-			assert_true(pids[i] >= 0);
-			if (pids[i] == 0) {
-				c = open_cache(e, 0);
-				_exit(put(c, key_of(i)) != 0);
-			}
-		}
-		for (unsigned i = 0; i < 8; i++)
-			assert_int_equal(wait_child(pids[i]), 0);
-		c = open_cache(e, 0);
-		for (unsigned i = 0; i < 8; i++)
-			assert_int_equal(get(c, key_of(i), SIZE), 0);
-		cache_close(c);
-	}
-}
-
 #define TEST(name) cmocka_unit_test_setup_teardown(name, env_setup, env_teardown)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(test_put_and_get), TEST(test_flipped_and_cut), TEST(test_swapped),
-		TEST(test_secret),	TEST(test_no_secret),	    TEST(test_other_kinds),
-		TEST(test_space),	TEST(test_killed),	    TEST(test_one_secret),
+		TEST(test_two_sources), TEST(test_no_key),	    TEST(test_old_secret),
+		TEST(test_other_kinds), TEST(test_space),	    TEST(test_killed),
 		TEST(test_mac),
 	};
 

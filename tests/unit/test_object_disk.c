@@ -541,7 +541,7 @@ static int full_disk(const char *dir)
 
 	signal(SIGXFSZ, SIG_IGN);
 	setenv("TMPDIR", dir, 1);
-	if (cache_open(dir, 0, &cache) < 0)
+	if (cache_open_keyed(dir, 0, &cache) < 0)
 		return 10;
 	box_start(b, cache, true);
 	getrlimit(RLIMIT_FSIZE, &none);
