@@ -28,7 +28,41 @@ static int make(const struct import *im, struct listing *l, struct source **ret)
 		fd_close(fd);
 		return log_error(r, l->name, "cannot be written: %s", strerror(-r));
 	}
+	/* offline, it is made of what is kept, each time */
+	if (!im->fetch)
+		return source_from_fd(fd, ret);
+	kept_put_texts(im, l);
 	return kept_put(im, l, fd, ret);
+}
+
+/*
+ * Makes the carton of the texts that the cache has under their digests. *ret_layers: the files are
+ * in layers, of which the cache has only what was found once. 0; -ENOENT: a text is not there, or
+ * it has layers; or -errno, logged.
+ */
+static int make_of_kept(const struct import *im, struct listing *l, struct source **ret,
+			bool *ret_layers)
+{
+	struct import here = *im;
+	struct listing mine = {
+		.lister = l->lister,
+		.repo = l->repo,
+		.name = l->name,
+		.runner = l->runner,
+		.budget = l->budget,
+	};
+	int r;
+
+	here.fetch = NULL;
+	mine.names.budget = l->budget;
+	r = l->lister->resolve(&here, &mine);
+	if (r == 0)
+		r = make(&here, &mine, ret);
+	if (r == 0)
+		memcpy(l->commit, mine.commit, sizeof(l->commit));
+	*ret_layers = mine.n_layers > 0;
+	listing_finish(&mine);
+	return r;
 }
 
 /* The hub cannot be asked: without it, there may still be what it said before. */
@@ -71,15 +105,40 @@ static int find_kept(const struct import *im, struct listing *l, struct source *
 	return r;
 }
 
+/*
+ * Finds out whether a registry that may be asked by http was. A note may say that: the user has
+ * allowed both.
+ */
+static bool find_scheme(const struct import *im, struct listing *l)
+{
+	struct source *source;
+	int r = l->repo->plain ? find_kept(im, l, &source) : -ENOENT;
+
+	if (r == 0)
+		source_unref(source);
+	/* offline nothing is asked */
+	return r == 0 || !l->repo->plain || !im->fetch;
+}
+
+/* The carton of a commit, without asking the service. -ENOENT: it is not in the cache. */
+static int find_commit(const struct import *im, struct listing *l, struct source **ret)
+{
+	bool layers = true;
+	int r = -ENOENT;
+
+	snprintf(l->commit, sizeof(l->commit), "%s", l->repo->revision);
+	if (l->lister->by_digest && find_scheme(im, l))
+		r = make_of_kept(im, l, ret, &layers);
+	return r == -ENOENT && layers ? find_kept(im, l, ret) : r;
+}
+
 static int open_at_commit(const struct import *im, struct listing *l, struct source **ret)
 {
 	const char *revision = l->repo->revision;
 	int r = -ENOENT;
 
-	if (l->lister->is_commit(revision)) {
-		snprintf(l->commit, sizeof(l->commit), "%s", revision);
-		r = find_kept(im, l, ret);
-	}
+	if (l->lister->is_commit(revision))
+		r = find_commit(im, l, ret);
 	if (r != -ENOENT)
 		return r;
 	*l->commit = '\0';
@@ -127,7 +186,9 @@ int import_repository(const struct import *im, const struct lister *lister, stru
 	if (fault)
 		return log_error(-EINVAL, NULL, "%s", fault);
 	l.names.budget = im->budget;
-	r = im->fetch ? open_at_commit(im, &l, &source) : find_kept(im, &l, &source);
+	r = im->fetch			      ? open_at_commit(im, &l, &source) :
+	    lister->is_commit(repo->revision) ? find_commit(im, &l, &source) :
+						find_kept(im, &l, &source);
 	if (r == -ENOENT && !im->fetch)
 		r = log_error(-ENETUNREACH, repo->name,
 			      "is not in the cache, and nothing is fetched when offline; mount "

@@ -62,6 +62,13 @@ int kept_small(const struct import *im, struct listing *l, struct listed *f);
 void kept_put_small(const struct import *im, const struct listed *f, const void *data);
 
 /*
+ * The text with that sha256, such as the manifest of an artifact, in an empty buf: 0; -ENOENT: none
+ * of at most MAX_LISTING_PAGE bytes is kept. And keeps those of l->texts, if there is room.
+ */
+int kept_text(const struct import *im, const uint8_t sha256[SHA256_SIZE], struct buf *ret);
+void kept_put_texts(const struct import *im, const struct listing *l);
+
+/*
  * The signature that was kept of l->commit: 0, and its text, as long as MAX_LISTING_PAGE allows, in
  * an empty buf. Else -ENOENT.
  */
@@ -82,8 +89,10 @@ int oci_digest(const struct buf *text, char ret[OCI_DIGEST_SIZE]);
 
 /*
  * Gets .../WHAT/WHICH of the registry. If `which` is a digest, compares it with the bytes. The
- * caller frees the text, also of a failure; l->taken counts its length in the budget. 0; or -errno,
- * logged.
+ * caller frees the text, also of a failure; l->taken counts its length in the budget. What has a
+ * digest is taken from the cache first; offline, nothing else is there. What was fetched is in
+ * l->texts. 0; -ENOENT:
+ * offline, it is not in the cache; or -errno, logged.
  */
 int oci_get(const struct import *im, struct listing *l, const char *what, const char *which,
 	    struct buf *ret);

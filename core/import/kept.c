@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the cache has of hubs. Notes say which object: "<sha256> <commit>" of a carton, "<sha256>"
- * of a small file. A note is only a hint: an object is hashed, and a small file compared with its
- * git id, before it is used.
+ * of a signature; hints that of a small file. All are hashed before they are used, and a small file
+ * is compared with its git id. Texts of an artifact have the digest that names them.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,6 @@
 
 #include "base/ingest.h"
 #include "cache/file.h"
-#include "cache/read.h"
 #include "import/internal.h"
 
 #define HEX (2 * SHA256_SIZE)
@@ -48,12 +47,63 @@ static int put_notes(const struct import *im, const struct listing *l, const cha
 	return r;
 }
 
+/* Copies a source to a file, and sets `ret` to the sha256 of the bytes. */
+static int copy(struct source *source, struct file *file, uint8_t ret[SHA256_SIZE])
+{
+	struct ingest job = { .size = source->size, .hash = true };
+	struct ingested in;
+	struct stream *from;
+	int r = source_stream(source, 0, source->size, &from);
+
+	if (r == 0)
+		r = file_stream(file, 0, from, &job.in);
+	if (r < 0)
+		return r;
+	r = ingest_run(&job, &in);
+	if (r == 0)
+		memcpy(ret, in.sha256, SHA256_SIZE);
+	stream_close(job.in);
+	return r;
+}
+
+/*
+ * Opens an object as a copy that no other process can write to: what is parsed of it later are the
+ * bytes that were hashed. 0; -ENOENT; -EBADMSG: it was damaged, and is dropped; -errno.
+ */
+static int open_copy(struct cache *cache, const uint8_t sha256[SHA256_SIZE], struct source **ret)
+{
+	uint8_t found[SHA256_SIZE];
+	struct source *source;
+	struct file *file;
+	int r = cache_source(cache, sha256, &source);
+
+	if (r < 0)
+		return r;
+	r = file_unnamed(cache, &file);
+	if (r < 0) {
+		source_unref(source);
+		return r;
+	}
+	r = file_reserve(file, source->size, true);
+	if (r == 0)
+		r = copy(source, file, found);
+	if (r == 0 && memcmp(found, sha256, SHA256_SIZE) != 0) {
+		cache_drop(cache, sha256, source->fd);
+		r = -EBADMSG;
+	}
+	if (r == 0)
+		r = file_commit(file, NULL, source->size, ret);
+	else
+		file_abort(file, false);
+	source_unref(source);
+	return r;
+}
+
 int kept_open(const struct import *im, struct listing *l, struct source **ret)
 {
 	bool known = *l->commit;
 	char note[MAX_CACHE_VALIDATOR + 1];
 	uint8_t key[SHA256_SIZE], sha256[SHA256_SIZE];
-	struct ingested in;
 	int r = im->cache ? key_of(l, known ? l->commit : l->repo->revision, key) : -ENOENT;
 
 	if (r < 0)
@@ -63,7 +113,7 @@ int kept_open(const struct import *im, struct listing *l, struct source **ret)
 	    strlen(note + HEX + 1) >= LISTING_COMMIT ||
 	    (known && strcmp(note + HEX + 1, l->commit) != 0))
 		return -ENOENT;
-	r = cache_read(im->cache, sha256, &(struct ingest){ .size = UINT64_MAX }, ret, &in);
+	r = open_copy(im->cache, sha256, ret);
 	if (r == 0 && known)
 		put_notes(im, l, note);
 	if (r == 0)
@@ -114,25 +164,6 @@ static int put(struct cache *cache, const uint8_t sha256[SHA256_SIZE], const voi
 	return r == -EEXIST ? 0 : r;
 }
 
-/* Copies a source to a file, and sets `ret` to the sha256 of the bytes. */
-static int copy(struct source *source, struct file *file, uint8_t ret[SHA256_SIZE])
-{
-	struct ingest job = { .size = source->size, .hash = true };
-	struct ingested in;
-	struct stream *from;
-	int r = source_stream(source, 0, source->size, &from);
-
-	if (r == 0)
-		r = file_stream(file, 0, from, &job.in);
-	if (r < 0)
-		return r;
-	r = ingest_run(&job, &in);
-	if (r == 0)
-		memcpy(ret, in.sha256, SHA256_SIZE);
-	stream_close(job.in);
-	return r;
-}
-
 static int keep(const struct import *im, const struct listing *l, struct source *source)
 {
 	char note[HEX + 1 + LISTING_COMMIT];
@@ -177,17 +208,13 @@ static int signature_key(const struct listing *l, uint8_t ret[SHA256_SIZE])
 	return r;
 }
 
-int kept_signature(const struct import *im, const struct listing *l, struct buf *ret)
+int kept_text(const struct import *im, const uint8_t sha256[SHA256_SIZE], struct buf *ret)
 {
-	uint8_t key[SHA256_SIZE], sha256[SHA256_SIZE], found[SHA256_SIZE];
-	char note[HEX + 1];
+	uint8_t found[SHA256_SIZE];
 	uint64_t size;
 	int fd, r;
 
-	if (!im->cache || signature_key(l, key) < 0 ||
-	    cache_note_get(im->cache, key, note, sizeof(note)) < 0 ||
-	    !hex_decode(note, SHA256_SIZE, sha256) ||
-	    cache_lookup(im->cache, sha256, &fd, &size) < 0)
+	if (!im->cache || cache_lookup(im->cache, sha256, &fd, &size) < 0)
 		return -ENOENT;
 	r = size <= MAX_LISTING_PAGE ? buf_reserve(ret, size) : -ENOENT;
 	if (r == 0)
@@ -200,6 +227,24 @@ int kept_signature(const struct import *im, const struct listing *l, struct buf 
 		ret->len = size;
 	fd_close(fd);
 	return r < 0 ? -ENOENT : 0;
+}
+
+void kept_put_texts(const struct import *im, const struct listing *l)
+{
+	for (size_t i = 0; i < l->n_texts && im->cache; i++)
+		put(im->cache, l->texts[i].sha256, l->texts[i].text.data, l->texts[i].text.len);
+}
+
+int kept_signature(const struct import *im, const struct listing *l, struct buf *ret)
+{
+	uint8_t key[SHA256_SIZE], sha256[SHA256_SIZE];
+	char note[HEX + 1];
+
+	if (!im->cache || signature_key(l, key) < 0 ||
+	    cache_note_get(im->cache, key, note, sizeof(note)) < 0 ||
+	    !hex_decode(note, SHA256_SIZE, sha256))
+		return -ENOENT;
+	return kept_text(im, sha256, ret);
 }
 
 void kept_put_signature(const struct import *im, const struct listing *l, const struct buf *text)

@@ -32,6 +32,12 @@ struct lister {
 	bool (*is_commit)(const char *revision);
 
 	/*
+	 * A commit is a digest of what lists the files. Then, offline too, the carton is made of
+	 * what the cache has under that, and no note says what it is.
+	 */
+	bool by_digest;
+
+	/*
 	 * Asks what the revision is now: sets l->commit to the name of that, or leaves it "" if the
 	 * service does not say; and the license, if it says one. May add the files, too. 0 or
 	 * -errno, logged.

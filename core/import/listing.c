@@ -158,6 +158,9 @@ void listing_finish(struct listing *l)
 	for (size_t i = 0; i < l->n_layers; i++)
 		source_unref(l->layers[i].source);
 	budget_give(l->budget, l->taken);
+	for (size_t i = 0; i < l->n_texts; i++)
+		buf_finish(&l->texts[i].text);
+	free(l->texts);
 	free(l->files);
 	free(l->layers);
 	free(l->license);

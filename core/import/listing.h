@@ -62,6 +62,12 @@ struct listed_layer {
 	struct source *source;	  /* the tar, owned; NULL: not open */
 };
 
+/* A text of an artifact, such as its manifest. */
+struct listed_text {
+	uint8_t sha256[SHA256_SIZE];
+	struct buf text;
+};
+
 struct listing {
 	const struct lister *lister;
 	struct repository *repo;
@@ -73,6 +79,8 @@ struct listing {
 	struct buf answer; /* what resolve() leaves for list() */
 	/* Of a carton, as it is: its texts, and paths are those that it has. Else empty. */
 	struct buf carton_toml, manifest;
+	struct listed_text *texts; /* what was fetched of it that has a digest, to be kept */
+	size_t n_texts, cap_texts;
 	struct listed *files; /* sorted by path, once it is complete */
 	size_t n, cap;
 	struct listed_layer *layers;

@@ -106,7 +106,7 @@ static int list(const struct import *im, struct listing *l)
 		r = artifact_add(l, &l->answer, &a);
 	/* the image of a modelcar has its model in /models */
 	if (r == 0 && l->n_layers > 0)
-		r = layers_read(im, l, artifact_is_image(&a) ? "models" : "");
+		r = im->fetch ? layers_read(im, l, artifact_is_image(&a) ? "models" : "") : -ENOENT;
 	if (r == 0)
 		r = listing_sort(l);
 	if (r == 0)
@@ -137,5 +137,6 @@ const struct lister oci_lister = {
 	.list = list,
 	.refused = refused,
 	.url = url,
+	.by_digest = true,
 	.signatures = oci_signatures,
 };

@@ -116,19 +116,72 @@ static int get_at_mirrors(const struct import *im, struct listing *l, const stru
 	return -ENOENT;
 }
 
-int oci_get(const struct import *im, struct listing *l, const char *what, const char *which,
-	    struct buf *ret)
+static int get(const struct import *im, struct listing *l, const struct part *p, struct buf *ret)
 {
-	const struct part p = { what, which, false };
 	char *base;
-	int r = get_at_mirrors(im, l, &p, ret);
+	int r = get_at_mirrors(im, l, p, ret);
 
 	if (r != -ENOENT)
 		return r;
 	if (asprintf(&base, "%s/v2/%s", l->repo->server, l->repo->name) < 0)
 		return -ENOMEM;
-	r = get_at(im, l, base, &p, ret);
+	r = get_at(im, l, base, p, ret);
 	free(base);
+	return r;
+}
+
+/* The text of that sha256 from the cache, in memory that the budget counts. */
+static int get_kept(const struct import *im, struct listing *l, const uint8_t sha256[SHA256_SIZE],
+		    struct buf *ret)
+{
+	struct buf text = buf_init(MAX_LISTING_PAGE);
+	int r = kept_text(im, sha256, &text);
+
+	if (r == 0)
+		r = budget_take(l->budget, text.len);
+	if (r == 0) {
+		l->taken += text.len;
+		*ret = text;
+	} else {
+		buf_finish(&text);
+	}
+	return r;
+}
+
+/* Has a copy kept, once the artifact is known to be good. Best effort. */
+static void remember(struct listing *l, const struct buf *text)
+{
+	struct listed_text *list = array_grow(l->texts, &l->cap_texts, l->n_texts + 1,
+					      sizeof(*list));
+	struct listed_text *to;
+
+	if (!list)
+		return;
+	l->texts = list;
+	to = &list[l->n_texts];
+	to->text = buf_init(text->len);
+	if (!text->len || sha256_mem(text->data, text->len, to->sha256) < 0 ||
+	    budget_take(l->budget, text->len) < 0)
+		return;
+	l->taken += text->len;
+	if (buf_add(&to->text, text->data, text->len) == 0)
+		l->n_texts++;
+}
+
+int oci_get(const struct import *im, struct listing *l, const char *what, const char *which,
+	    struct buf *ret)
+{
+	const struct part p = { what, which, false };
+	uint8_t sha256[SHA256_SIZE];
+	bool pinned = oci_is_digest(which) &&
+		      hex_decode(which + strlen("sha256:"), SHA256_SIZE, sha256);
+	int r = pinned ? get_kept(im, l, sha256, ret) : -ENOENT;
+
+	if (r != -ENOENT || !im->fetch)
+		return r;
+	r = get(im, l, &p, ret);
+	if (r == 0 && im->cache)
+		remember(l, ret);
 	return r;
 }
 
