@@ -17,7 +17,8 @@ static int make(const struct import *im, struct listing *l, struct source **ret)
 
 	if (r == 0)
 		r = listing_sort(l);
-	if (r == 0)
+	/* what is made offline has a sha256 for each file */
+	if (r == 0 && im->fetch)
 		r = import_small(im, l);
 	if (r == 0)
 		r = cache_tmpfile(im->cache, &fd);
@@ -148,7 +149,13 @@ static int open_at_commit(const struct import *im, struct listing *l, struct sou
 	r = l->lister->resolve(im, l);
 	if (r < 0)
 		return point_to_kept(im, l, r);
-	r = *l->commit ? kept_open(im, l, ret) : -ENOENT;
+	r = -ENOENT;
+	if (l->lister->by_digest && l->lister->is_commit(revision)) {
+		kept_put_texts(im, l);
+		r = find_commit(im, l, ret);
+	} else if (*l->commit) {
+		r = kept_open(im, l, ret);
+	}
 	if (r != -ENOENT)
 		return r;
 	r = make(im, l, ret);

@@ -146,7 +146,7 @@ def test_mount_options(there, shell):
     got = shell('cartonfs -o ', there[0])
     assert {word.partition('=')[0] for word in got} == want > {'verify', 'mkdir', 'cache_dir', 'uid'}
     assert {'cache_dir=', 'verify=auto', 'views=', 'views=hidden', 'mkdir', 'offline', 'noexec'} <= got
-    assert {x.rpartition(',')[2] for x in shell('cartonfs -o offline,cache_', there[0])} == {'cache_dir=', 'cache_size='}
+    assert {x.rpartition(',')[2] for x in shell('cartonfs -o offline,cache_', there[0])} == {'cache_dir=', 'cache_key=', 'cache_size='}
     assert {x.rpartition('=')[2] for x in shell('cartonfs -o verify=', there[0])} == {
         'auto', 'open', 'mount', 'background', 'off'}
     assert {'-d', '--help', '-V'} <= shell('cartonfs -', there[0])
