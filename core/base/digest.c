@@ -12,6 +12,8 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "base/util.h"
+
 /*
  * A private library context, with OpenSSL's default provider. The default context, which libcurl
  * uses when it is loaded, reads openssl.cnf and seeds a random generator: that would take a fifth
@@ -136,6 +138,14 @@ int git_blob_id(const void *data, size_t n, uint8_t ret_id[SHA1_SIZE])
 	EVP_MD_CTX_free(ctx);
 	EVP_MD_free(md);
 	return ok ? 0 : -EIO;
+}
+
+int git_name(const uint8_t id[SHA1_SIZE], uint8_t ret_name[SHA256_SIZE])
+{
+	char text[4 + 2 * SHA1_SIZE + 1] = "git ";
+
+	hex_encode(id, SHA1_SIZE, text + 4);
+	return sha256_mem(text, strlen(text), ret_name);
 }
 
 void base64_encode(const void *data, size_t n, char *ret)

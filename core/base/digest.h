@@ -91,6 +91,12 @@ int key_derive(const uint8_t secret[KEY_SIZE], const char *purpose, uint8_t ret_
 /* The id that git gives a file of these bytes. 0, -ENOMEM or -EIO. */
 int git_blob_id(const void *data, size_t n, uint8_t ret_id[SHA1_SIZE]);
 
+/*
+ * The name of content of which only that id is known: sha256 of "git " and the id in hex. It is no
+ * sha256 of content that anybody can make.
+ */
+int git_name(const uint8_t id[SHA1_SIZE], uint8_t ret_name[SHA256_SIZE]);
+
 /* Writes base64 of n bytes, and a NUL: 4 * ((n + 2) / 3) + 1 bytes. */
 void base64_encode(const void *data, size_t n, char *ret);
 

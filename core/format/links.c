@@ -16,11 +16,18 @@ struct size_line {
 	size_t line;
 };
 
+/* A line of [git]. */
+struct git_line {
+	uint8_t name[SHA256_SIZE], id[SHA1_SIZE];
+};
+
 struct reader {
 	struct links *l;
 	size_t cap; /* allocated elements of l->list */
 	struct size_line *sizes;
 	size_t n_sizes, cap_sizes;
+	struct git_line *git;
+	size_t n_git, cap_git;
 	size_t total; /* URLs of all lists */
 	bool in_list; /* the current list is that of the last link; else its key is malformed */
 	bool has_version;
@@ -106,6 +113,22 @@ static int leave_out_url(struct link *link, size_t line, const char *why)
 	return 0;
 }
 
+/* Lines that are malformed are ignored: then the name is the hash, which no content has. */
+static int add_git(struct reader *rd, const struct toml_step *key, const struct toml_value *v)
+{
+	struct git_line g;
+
+	if (rd->n_git >= MAX_LINK_URLS)
+		return -EFBIG;
+	if (v->type != TOML_STRING || v->len != 2 * SHA1_SIZE ||
+	    !hex_decode(v->str, SHA1_SIZE, g.id) || !read_hash(rd, key, v->line, g.name))
+		return 0;
+	if (array_room(rd->git, &rd->cap_git, rd->n_git + 1) < 0)
+		return -ENOMEM;
+	rd->git[rd->n_git++] = g;
+	return 0;
+}
+
 static int add_url(struct reader *rd, struct link *link, const struct toml_value *v)
 {
 	const char *fault = v->type != TOML_STRING	 ? "a URL that is not a string" :
@@ -180,6 +203,8 @@ static int on_value(void *ctx, const struct toml_path *path, const struct toml_v
 	}
 	if (path->n == 2 && path->steps[1].key && toml_is_key(&path->steps[0], "sizes"))
 		return add_size(rd, &path->steps[1], v);
+	if (path->n == 2 && path->steps[1].key && toml_is_key(&path->steps[0], "git"))
+		return add_git(rd, &path->steps[1], v);
 	if (toml_is_key(&path->steps[0], "left_out"))
 		return add_left_out(l, path, v);
 	if (!in_urls(path))
@@ -228,6 +253,28 @@ static void set_no_url(struct link *link)
 		set_fault(link, link->line, "no URL");
 }
 
+/* The same. Only what is small and has a size can be compared with git's id. */
+static int join_git(struct reader *rd)
+{
+	for (size_t i = 0; i < rd->n_git; i++) {
+		const struct git_line *g = &rd->git[i];
+		struct link *link = links_find(rd->l, g->name);
+		uint8_t name[SHA256_SIZE];
+		int r = git_name(g->id, name);
+
+		if (r < 0)
+			return r;
+		if (!link || link->late || link->size > MAX_LISTED_SMALL ||
+		    memcmp(name, g->name, SHA256_SIZE) != 0)
+			continue;
+		link->late = calloc(1, sizeof(*link->late));
+		if (!link->late)
+			return -ENOMEM;
+		memcpy(link->late->git_id, g->id, SHA1_SIZE);
+	}
+	return 0;
+}
+
 int links_parse(const char *text, size_t n, struct budget *budget, struct links **ret)
 {
 	const struct toml_events events = { .begin = on_begin,
@@ -249,9 +296,12 @@ int links_parse(const char *text, size_t n, struct budget *budget, struct links 
 			set_no_url(&rd.l->list[i]);
 	if (r == 0 && rd.l->n)
 		qsort(rd.l->list, rd.l->n, sizeof(*rd.l->list), compare_links);
-	if (r == 0)
+	if (r == 0) {
 		join_sizes(&rd);
+		r = join_git(&rd);
+	}
 	free(rd.sizes);
+	free(rd.git);
 	if (r < 0) {
 		links_free(rd.l);
 		return r;
@@ -274,6 +324,7 @@ void links_free(struct links *l)
 		for (size_t j = 0; j < l->list[i].n_urls; j++)
 			free(l->list[i].urls[j]);
 		free(l->list[i].urls);
+		free(l->list[i].late);
 	}
 	for (size_t i = 0; i < MAX_REPORTED; i++) {
 		free((char *)l->left_out[i].name);

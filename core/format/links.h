@@ -7,18 +7,23 @@
  *	<sha256> = ["https://…", …]
  *	[sizes]
  *	<sha256> = <bytes>
+ *	[git]
+ *	<name> = "<git id>"
  *	[left_out]
  *	files = <number>
  *	first = [["<path>", "<what is wrong with it>"], …]
  *
  * [sizes] is optional, and readers that do not know it ignore it: with it, no server is asked how
- * long a file is. [left_out] is optional, too: it counts the files of a repository that MANIFEST
+ * long a file is. [git] is written only for repositories of a hub, and read only from LINKS that we
+ * have made ourselves: such content has the id that git gives it, a sha1, and its sha256 is known
+ * once somebody has read it. Until then MANIFEST has the name in place of the sha256 (git_name() of
+ * base/digest.h). [left_out] is optional, too: it counts the files of a repository that MANIFEST
  * cannot hold, and names the first of them, at most MAX_REPORTED.
  *
  * LINKS is not covered by the model hash and nothing in it is trusted: fetched bytes are hashed
  * like all others. A fault in it therefore affects only the files that need it.
  *
- * Threads: immutable once parsed, except `first`, which is atomic.
+ * Threads: immutable once parsed, except `first`, which is atomic, and struct late.
  */
 #ifndef CARTON_FORMAT_LINKS_H
 #define CARTON_FORMAT_LINKS_H
@@ -34,6 +39,13 @@
 
 #define LINKS_NO_SIZE UINT64_MAX
 
+/* Content whose sha256 is not known before it was read once. */
+struct late {
+	uint8_t git_id[SHA1_SIZE];
+	uint8_t sha256[SHA256_SIZE]; /* constant once `known` is set */
+	atomic_bool known;
+};
+
 struct link {
 	uint8_t sha256[SHA256_SIZE];
 	bool user;   /* the user has named where all its URLs lead: they may be private */
@@ -44,6 +56,7 @@ struct link {
 	const char *fault;   /* why it cannot be used; NULL: usable */
 	size_t bad_line;     /* of `bad_url` */
 	const char *bad_url; /* why a URL is left out, which no server can deliver; NULL: none is */
+	struct late *late;   /* owned; use link_late(); NULL: none */
 	atomic_size_t first; /* the URL that worked last */
 };
 
@@ -72,6 +85,15 @@ void links_of_user(struct links *l);
 
 /* The entry of that hash, usable or not, or NULL. `l` may be NULL. */
 struct link *links_find(const struct links *l, const uint8_t sha256[SHA256_SIZE]);
+
+/*
+ * What git calls the content; NULL: `sha256` is the hash of the content. LINKS of others may not
+ * say that some sha1 will do where MANIFEST has a sha256. `link` may be NULL.
+ */
+static inline struct late *link_late(const struct link *link)
+{
+	return link && link->user ? link->late : NULL;
+}
 
 /* NULL-safe. */
 void links_free(struct links *l);

@@ -128,6 +128,20 @@ int lists_add_size(struct buf *links, const uint8_t sha256[SHA256_SIZE], uint64_
 	return buf_addf(links, "%s = %" PRIu64 "\n", hex, size);
 }
 
+int lists_begin_git(struct buf *links)
+{
+	return buf_adds(links, "\n[git]\n");
+}
+
+int lists_add_git(struct buf *links, const uint8_t name[SHA256_SIZE], const uint8_t id[SHA1_SIZE])
+{
+	char name_hex[2 * SHA256_SIZE + 1], id_hex[2 * SHA1_SIZE + 1];
+
+	hex_encode(name, SHA256_SIZE, name_hex);
+	hex_encode(id, SHA1_SIZE, id_hex);
+	return buf_addf(links, "%s = \"%s\"\n", name_hex, id_hex);
+}
+
 int lists_add_left_out(struct buf *links, uint64_t n, const struct left_out *list)
 {
 	buf_addf(links, "\n[left_out]\nfiles = %" PRIu64 "\nfirst = [\n", n);

@@ -30,6 +30,10 @@ int lists_add_link(struct buf *links, const uint8_t sha256[SHA256_SIZE],
 int lists_begin_sizes(struct buf *links);
 int lists_add_size(struct buf *links, const uint8_t sha256[SHA256_SIZE], uint64_t size);
 
+/* Then git's ids of what is known by such an id, likewise; the name is git_name() of the id. */
+int lists_begin_git(struct buf *links);
+int lists_add_git(struct buf *links, const uint8_t name[SHA256_SIZE], const uint8_t id[SHA1_SIZE]);
+
 /* Adds [left_out], the last table: of `n` files, `list` has the first. Errors of buf_add(). */
 int lists_add_left_out(struct buf *links, uint64_t n, const struct left_out *list);
 
