@@ -10,6 +10,7 @@
 #include "format/links.h"
 #include "content/internal.h"
 #include "content/entry_part.h"
+#include "content/late.h"
 
 static const struct object_options *options_of(const struct get *g)
 {
@@ -34,6 +35,26 @@ static int check_part(void *ctx, struct fetch_place *from)
 	return g->checked;
 }
 
+/* Are the bytes that were hashed those of the object? 0; -EBADMSG; or why that is not known. */
+static int compare(struct get *g)
+{
+	const struct object *o = g->plan->object;
+
+	if (o->late)
+		return late_check(o, g->dest, &g->in);
+	if (g->follow.hash && memcmp(g->in.sha256, o->sha256, SHA256_SIZE) != 0)
+		return -EBADMSG;
+	return 0;
+}
+
+static void log_wrong(const struct get *g, const struct fetch_place *from)
+{
+	if (g->plan->object->late)
+		late_log_wrong(g->plan->object, from->url);
+	else
+		fill_log_wrong(g->fill, g->in.sha256, from->version ? NULL : from->url);
+}
+
 /* The same, where the bytes were hashed. */
 static int check_all(void *ctx, struct fetch_place *from)
 {
@@ -42,11 +63,13 @@ static int check_all(void *ctx, struct fetch_place *from)
 	int r = follow_end(&g->follow, &g->in);
 	bool wrong;
 
-	if (r < 0)
+	if (r == 0)
+		r = compare(g);
+	wrong = r == -EBADMSG;
+	if (r < 0 && !wrong)
 		return r;
-	wrong = g->follow.hash && memcmp(g->in.sha256, p->object->sha256, SHA256_SIZE) != 0;
 	if (wrong && g->wrong != from)
-		fill_log_wrong(g->fill, g->in.sha256, from->version ? NULL : from->url);
+		log_wrong(g, from);
 	/* the carton lies about its size; a read by that would give a part as if it were all */
 	wrong |= p->entry && g->in.size != p->entry->size;
 	if (!wrong)

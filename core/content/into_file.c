@@ -12,6 +12,7 @@
 #include "cache/read.h"
 #include "content/internal.h"
 #include "content/entry_part.h"
+#include "content/late.h"
 
 /* what the key of a file of chunks begins with; its hashes are read so many at once */
 #define CHUNKS_KEY "chunks"
@@ -43,7 +44,8 @@ static int from_cache(struct fill *f)
 	struct ingest how = what_is_there(f);
 	struct ingested in;
 	struct source *source;
-	int r = cache_read(o->store->options.cache, o->sha256, &how, &source, &in);
+	int r = o->late ? late_from_cache(f, &how, &source, &in) :
+			  cache_read(o->store->options.cache, o->sha256, &how, &source, &in);
 
 	atomic_fetch_add(r == 0 ? &o->store->cache_hits : &o->store->cache_misses, 1);
 	if (r == 0)
@@ -98,7 +100,8 @@ static int find(struct fill *f)
 	if (r != -ENOENT || !f->file.cached || f->file.looked)
 		return r;
 	f->file.looked = true;
-	return from_mirror(f);
+	/* others name it by its sha256, which is not known here */
+	return f->object->late ? -ENOENT : from_mirror(f);
 }
 
 /* ---- filling a new one ---- */
@@ -113,9 +116,13 @@ static void filled(struct fill *f, int result, struct ingested *in)
 	uint64_t reached = 0;
 
 	if (result == 0) {
-		result = file_commit(f->file.dest, NULL, in->size, &source);
+		/* what is named by git's id is published under its own sha256 */
+		result = file_commit(f->file.dest, f->object->late ? in->sha256 : NULL, in->size,
+				     &source);
 		if (result == 0 && cached)
 			name_keep(f->object);
+		if (result == 0 && cached && f->object->late)
+			late_keep(f->object);
 		if (result == 0)
 			keep_source(f, source, in);
 		else

@@ -191,8 +191,10 @@ void name_keep(struct object *o)
 {
 	const struct object_options *options = &o->store->options;
 
-	if (options->label && !atomic_exchange(&o->named, true))
-		cache_name_put(options->cache, o->sha256, o->name, options->label);
+	uint8_t name[SHA256_SIZE];
+
+	if (options->label && object_known_sha256(o, name) && !atomic_exchange(&o->named, true))
+		cache_name_put(options->cache, name, o->name, options->label);
 }
 
 /* ---- seals ---- */

@@ -23,7 +23,8 @@ bool object_progress(struct object *o, struct object_progress *ret)
 		ret->done = MAX(arrived, hashed);
 		ret->arrived = arrived;
 		ret->announced = atomic_load(&f->waits.announced);
-		ret->waiting = f->waits.n;
+		/* what is got in the background has a waiter that nobody waits for */
+		ret->waiting = f->waits.n - MIN(f->waits.n, (unsigned)atomic_load(&o->wanted));
 	}
 	pthread_mutex_unlock(&o->store->lock);
 	return f;
@@ -122,6 +123,9 @@ static void wake_blocked(struct object_wait *wait, int result)
 	sleeper_wake(&container_of(wait, struct blocked, wait)->sleeper, result);
 }
 
+/* How many objects object_get_each() waits for at a time. */
+#define EACH_AT_ONCE 32
+
 static void blocked_init(struct blocked *b, struct waits *above)
 {
 	*b = (struct blocked){ .wait.done = wake_blocked, .wait.above = above };
@@ -155,6 +159,40 @@ int object_get_wait(struct object *o, struct waits *above)
 
 	blocked_init(&b, above);
 	return blocked_end(&b, object_get(o, &b.wait));
+}
+
+/* Ends the wait for one of object_get_each(), whose object_get() has returned `r`. */
+static int end_each(struct blocked *b, struct object *o, int r, int error)
+{
+	/* after a failure nobody needs the others */
+	if (error < 0 && r == -EINPROGRESS && object_wait_cancel(&b->wait))
+		r = -ECANCELED;
+	r = blocked_end(b, r);
+	atomic_store(&o->wanted, false);
+	if (r == 0)
+		object_put(o);
+	return error < 0 ? error : r;
+}
+
+int object_get_each(struct object *const *list, size_t n, struct waits *above)
+{
+	struct blocked ring[EACH_AT_ONCE];
+	int results[EACH_AT_ONCE], r = 0;
+	size_t begun = 0;
+
+	for (size_t ended = 0; ended < begun || (ended < n && r == 0); ended++) {
+		/* the first alone: where no one can be had, that is said once */
+		for (; begun < n && begun < ended + (ended ? EACH_AT_ONCE : 1) && r == 0; begun++) {
+			struct blocked *b = &ring[begun % EACH_AT_ONCE];
+
+			blocked_init(b, above);
+			atomic_store(&list[begun]->wanted, atomic_load(&above->object->wanted));
+			results[begun % EACH_AT_ONCE] = object_get(list[begun], &b->wait);
+		}
+		r = end_each(&ring[ended % EACH_AT_ONCE], list[ended],
+			     results[ended % EACH_AT_ONCE], r);
+	}
+	return r;
 }
 
 /* Nobody has the object open any more: its bytes are kept, unless they are damaged. Lock held. */
@@ -216,10 +254,11 @@ void object_follow(struct object *o, struct object *next)
 static void drop_cached(struct object *o)
 {
 	const struct object_options *options = &o->store->options;
+	uint8_t name[SHA256_SIZE];
 
 	/* which leaves the entry alone when it is another file than ours */
-	if (options->cache && object_state(o) != OBJECT_UNVERIFIED)
-		cache_drop(options->cache, o->sha256, o->bytes.source->fd);
+	if (options->cache && object_state(o) != OBJECT_UNVERIFIED && object_cache_name(o, name))
+		cache_drop(options->cache, name, o->bytes.source->fd);
 }
 
 /* ---- reading ---- */

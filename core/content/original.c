@@ -67,6 +67,8 @@ static const struct chunks_file *in_index(const struct object *o)
 	const struct entry *e = original_of(o)->entry;
 	const struct chunks_file *c;
 
+	if (o->late)
+		return NULL;
 	if (e && (e->method != METHOD_STORED || o->size <= CHUNKS_MIN_FILE ||
 		  (!is_local(o) && !plan_is_direct(e))))
 		return NULL;
@@ -331,6 +333,15 @@ static const struct object_ops link_ops = {
 	.may_wait = true,
 };
 
+/* Has no sha256 that others know it by: no seal, and no chunks. */
+static const struct object_ops late_ops = {
+	.get_bytes = original_get_bytes,
+	.lane = original_lane,
+	.free = original_free,
+	.always_verified = true,
+	.may_wait = true,
+};
+
 const struct entry *object_entry(const struct object *o)
 {
 	return o->ops == &entry_ops ? original_of(o)->entry : NULL;
@@ -345,7 +356,8 @@ static struct object *original_new(const struct entry *entry, struct link *link,
 		return NULL;
 	og->entry = entry;
 	og->link = link;
-	og->object.ops = entry ? &entry_ops : &link_ops;
+	og->object.late = link_late(link);
+	og->object.ops = entry ? &entry_ops : og->object.late ? &late_ops : &link_ops;
 	og->object.name = name;
 	og->object.size = size;
 	return &og->object;

@@ -85,6 +85,9 @@ int plan_find_urls(struct plan *p)
 
 	if (p->urls)
 		return 0;
+	/* mirrors have files by their sha256, which is not known yet */
+	if (link_late(p->link))
+		m = NULL;
 	if (m && !p->names && mirrors_urls(m, o->sha256, object_name(o), &p->names) < 0)
 		return -ENOMEM;
 	while (p->names && p->names[n_mirrors])
