@@ -130,6 +130,18 @@ struct carton_options {
 	 * /var/lib/cartonfs/cache.key; where that cannot be had, all is verified anew.
 	 */
 	const char *cache_key;
+	/*
+	 * Of a repository of a hub: the open does not wait for small files, of which the hub lists
+	 * no sha256. They are fetched when they are read, or all of them in the background. The
+	 * model hash and the bytes of MANIFEST are known once all of them were read. Not with
+	 * options that need these at once: manifest_sha256, verify_keys, verify_cas, hash_all,
+	 * keep_going, push_to
+	 */
+	enum {
+		CARTON_LATE_NO,
+		CARTON_LATE_READ,
+		CARTON_LATE_FETCH,
+	} late;
 };
 
 /*
@@ -302,7 +314,10 @@ void carton_stat(const struct carton_node *node, struct carton_stat *ret);
 const char *carton_target(const struct carton_node *symlink);
 void carton_totals(const struct carton *c, struct carton_totals *ret);
 
-/* The model hash: sha256 of MANIFEST, as 64 hex digits and a NUL; "" of a bare file. */
+/*
+ * The model hash: sha256 of MANIFEST, as 64 hex digits and a NUL. "": of a bare file, or as long as
+ * it is not known, see `late` of the options.
+ */
 void carton_model_hash(const struct carton *c, char ret_hex[65]);
 
 /* How the container holds a file. False: it is a view or a directory. */
@@ -315,11 +330,12 @@ struct carton_storage {
 bool carton_storage(const struct carton_node *file, struct carton_storage *ret);
 
 /*
- * A property of a file, as an extended attribute shows it: `user.carton.sha256`,
- * `user.carton.state` (unverified, verified, sealed, corrupt; while it is opened for the first time
- * `verifying 37%` or `fetching 37%`), `user.carton.storage` (how the container holds it, and in how
- * many bytes); of a view `user.carton.dtype` and `user.carton.shape`. Returns the value's length,
- * without its NUL, as if `n` were enough, or -ENODATA.
+ * A property of a file, as an extended attribute shows it: `user.carton.sha256` (-ENODATA as long
+ * as that is not known), `user.carton.state` (unverified, verified, sealed, corrupt; while it is
+ * opened for the first time `verifying 37%` or `fetching 37%`), `user.carton.storage` (how the
+ * container holds it, and in how many bytes); of a view `user.carton.dtype` and
+ * `user.carton.shape`. Returns the value's length, without its NUL, as if `n` were enough, or
+ * -ENODATA.
  */
 ssize_t carton_property(const struct carton_node *node, const char *name, char *ret, size_t n);
 
@@ -537,6 +553,7 @@ struct carton_counters {
 	uint64_t remote_bytes;		      /* and not */
 	uint64_t linked_files, linked_bytes;  /* that only LINKS has */
 	uint64_t unsized_files;		      /* of these, those whose size is not known */
+	uint64_t late_files;		      /* whose sha256 is not known, see carton_options */
 	uint64_t hashed_bytes, fetched_bytes; /* read to be verified; from servers */
 	uint64_t cache_hits, cache_misses;    /* contents that the cache had, and had not */
 	uint64_t waiting;		      /* opens that wait */

@@ -54,7 +54,8 @@ class _Options(ctypes.Structure):
                 ('damaged', c_void_p), ('damaged_ctx', c_void_p), ('push_to', c_char_p), ('verify_keys', _list),
                 ('verify_cas', _list), ('signer', c_char_p), ('signature', c_char_p), ('beside', c_char_p),
                 ('progress', c_void_p), ('progress_ctx', c_void_p), ('date', ctypes.c_int64),
-                ('requester_pays', c_bool), ('plain_http', _list), ('cache_key', c_char_p)]
+                ('requester_pays', c_bool), ('plain_http', _list), ('cache_key', c_char_p),
+                ('late', c_int)]
 
 
 class _Range(ctypes.Structure):

@@ -148,9 +148,13 @@ void carton_totals(const struct carton *c, struct carton_totals *ret)
 
 void carton_model_hash(const struct carton *c, char ret_hex[65])
 {
+	const struct carton_late *late = &c->late;
+
 	*ret_hex = '\0';
-	if (!c->bare)
+	if (!c->bare && !late->manifest)
 		hex_encode(c->manifest->model_hash, SHA256_SIZE, ret_hex);
+	else if (!c->bare && atomic_load(&late->known))
+		hex_encode(late->model_hash, SHA256_SIZE, ret_hex);
 }
 
 bool carton_error_passes(int error)
@@ -179,8 +183,11 @@ unsigned char *carton_mark(struct carton_node *node)
 static ssize_t property_sha256(struct object *o, char *ret, size_t n)
 {
 	char hex[2 * SHA256_SIZE + 1];
+	uint8_t sha256[SHA256_SIZE];
 
-	hex_encode(object_sha256(o), SHA256_SIZE, hex);
+	if (!object_known_sha256(o, sha256))
+		return -ENODATA;
+	hex_encode(sha256, SHA256_SIZE, hex);
 	return snprintf(ret, n, "%s", hex);
 }
 

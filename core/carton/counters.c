@@ -22,10 +22,10 @@ static bool find_in_cache(const struct carton *c, const struct node *n)
 	const struct object *o = node_known_object(n);
 	uint8_t sha256[SHA256_SIZE];
 
-	if (o)
-		memcpy(sha256, object_sha256(o), SHA256_SIZE);
-	else
+	if (!o)
 		manifest_hash(n->name, sha256);
+	else if (!object_cache_name(o, sha256))
+		return false;
 	return cache_lists(c->cache, sha256, node_size(n));
 }
 
@@ -85,7 +85,9 @@ static void count_file(const struct carton *c, const struct node *n, struct cart
 	/* MANIFEST was read when the carton was opened */
 	bool verified = o ? is_verified(o) : !e;
 	uint64_t came = 0;
+	uint8_t sha256[SHA256_SIZE];
 
+	ret->late_files += o && !object_known_sha256(o, sha256);
 	ret->files++;
 	ret->bytes += size;
 	if (o && !object_entry(o) && !c->bare) {

@@ -347,6 +347,7 @@ void carton_places(struct carton *c, struct carton_places *ret)
 {
 	struct carton_places p = { 0 };
 	struct node *root = c->tree->root;
+	uint8_t sha256[SHA256_SIZE];
 
 	for (struct node *n = root; n; n = tree_next(root, n)) {
 		uint64_t size = n->kind == NODE_FILE ? node_size(n) : 0;
@@ -357,7 +358,7 @@ void carton_places(struct carton *c, struct carton_places *ret)
 		o = n->file.entry && !c->container->remote ? NULL : node_object(n);
 		if (!o || (object_entry(o) && !c->container->remote))
 			p.local += size;
-		else if (cache_has(c->cache, object_sha256(o)))
+		else if (object_cache_name(o, sha256) && cache_has(c->cache, sha256))
 			p.cached += size;
 		else
 			p.remote += size;

@@ -25,6 +25,16 @@ struct carton_index {
 	struct node *file;     /* pinned */
 };
 
+/* Of files whose sha256 is not known yet (open/late.h). */
+struct carton_late {
+	struct object *manifest; /* NULL: there are none */
+	struct object **list;	 /* their contents, owned */
+	size_t n;
+	uint8_t model_hash[SHA256_SIZE]; /* constant once `known` is set */
+	atomic_bool known;
+	struct object_wait wait; /* of the background, for MANIFEST */
+};
+
 struct carton {
 	struct budget budget;
 	struct container *container;
@@ -53,8 +63,9 @@ struct carton {
 	struct meta *meta;	      /* NULL: could not be read (keep_going only) */
 	size_t faults;		      /* found while opening (keep_going only) */
 	struct source *remote_source; /* of a remote carton (remote_source.h); or NULL */
-	char *commit;		      /* of a repository; NULL: there is none */
-	char *label;		      /* the source, as it may be shown */
+	struct carton_late late;
+	char *commit; /* of a repository; NULL: there is none */
+	char *label;  /* the source, as it may be shown */
 	struct carton_signature signature;
 	struct job look;	       /* a search of the cache: carton_look_in_cache() */
 	atomic_bool looking;	       /* `look` is queued, or runs */

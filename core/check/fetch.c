@@ -80,10 +80,12 @@ static int list_wanted(struct fetching *f, const struct carton_files *files)
 /* Is it, or a copy in a directory of the user's mirrors, there to be read? */
 static bool is_there(const struct carton *c, const struct object *o)
 {
-	const uint8_t *sha256 = object_sha256(o);
+	uint8_t sha256[SHA256_SIZE];
 	size_t at = 0;
 	int fd;
 
+	if (!object_cache_name(o, sha256))
+		return false;
 	if ((!c->cache || cache_lookup(c->cache, sha256, &fd, NULL) < 0) &&
 	    mirrors_open(c->mirrors, sha256, object_name(o), &at, &fd) < 0)
 		return false;

@@ -26,7 +26,7 @@ bool object_cache_name(const struct object *o, uint8_t ret[SHA256_SIZE])
 	char note[MAX_CACHE_VALIDATOR + 1];
 
 	return object_known_sha256(o, ret) ||
-	       (cache && cache_note_get(cache, o->sha256, note, sizeof(note)) == 0 &&
+	       (cache && cache_hint_get(cache, o->sha256, note, sizeof(note)) == 0 &&
 		strlen(note) == 2 * SHA256_SIZE && hex_decode(note, SHA256_SIZE, ret));
 }
 
@@ -38,7 +38,7 @@ void late_keep(const struct object *o)
 	if (!object_known_sha256(o, sha256))
 		return;
 	hex_encode(sha256, SHA256_SIZE, note);
-	cache_note_put(o->store->options.cache, o->sha256, note);
+	cache_hint_put(o->store->options.cache, o->sha256, note);
 }
 
 /* ---- comparing ---- */
@@ -141,7 +141,7 @@ int late_from_cache(const struct fill *f, const struct ingest *how, struct sourc
 	if (r < 0) {
 		/* the object is what its own name says, but not what is wanted */
 		if (r == -EBADMSG)
-			cache_note_drop(cache, o->sha256);
+			cache_hint_drop(cache, o->sha256);
 		source_unref(source);
 		return r;
 	}

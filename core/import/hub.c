@@ -129,6 +129,16 @@ static int take_id(struct listing *l)
 	return 0;
 }
 
+/* It is false, or who lets people in: "auto" or "manual". */
+static int read_gated(struct scan *s, struct listing *l)
+{
+	char how[16];
+	int r = scan_string(s, how, sizeof(how));
+
+	l->gated = r > 0;
+	return r;
+}
+
 int hub_read_revision(struct listing *l, const struct buf *text)
 {
 	struct scan *s = scan_new(text->data, text->len);
@@ -139,6 +149,8 @@ int hub_read_revision(struct listing *l, const struct buf *text)
 			r = scan_string(s, l->commit, sizeof(l->commit));
 		else if (scan_is(s, "id"))
 			r = scan_string(s, l->id, sizeof(l->id));
+		else if (scan_is(s, "gated"))
+			r = read_gated(s, l);
 		else if (scan_is(s, "cardData"))
 			r = read_card(s, l);
 		else if (scan_is(s, "securityRepoStatus"))
@@ -385,6 +397,7 @@ static char *homepage(const struct listing *l)
 
 const struct lister hub_lister = {
 	.form = &hf_form,
+	.git_ids = true,
 	.is_commit = listing_is_commit,
 	.resolve = resolve,
 	.list = list,

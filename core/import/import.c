@@ -11,17 +11,10 @@
 #include "import/internal.h"
 #include "import/packed.h"
 
-static int make(const struct import *im, struct listing *l, struct source **ret)
+static int write(const struct import *im, const struct listing *l, struct source **ret)
 {
-	int fd, r = l->lister->list(im, l);
+	int fd, r = cache_tmpfile(im->cache, &fd);
 
-	if (r == 0)
-		r = listing_sort(l);
-	/* what is made offline has a sha256 for each file */
-	if (r == 0 && im->fetch)
-		r = import_small(im, l);
-	if (r == 0)
-		r = cache_tmpfile(im->cache, &fd);
 	if (r < 0)
 		return r;
 	r = listing_write(l, fd);
@@ -34,6 +27,45 @@ static int make(const struct import *im, struct listing *l, struct source **ret)
 		return source_from_fd(fd, ret);
 	kept_put_texts(im, l);
 	return kept_put(im, l, fd, ret);
+}
+
+static int make_late(const struct import *im, struct listing *l, struct source **ret)
+{
+	/* as long as the user is there to read why */
+	int r = l->gated && l->late ? import_small(im, l, true) : 0;
+
+	if (r == 0)
+		r = listing_name_small(l);
+	l->late = true;
+	if (r == 0)
+		r = write(im, l, ret);
+	l->late = im->late;
+	return r;
+}
+
+static int make_all(const struct import *im, struct listing *l, struct source **ret)
+{
+	int r = listing_name_small(l);
+
+	if (r == 0)
+		r = import_small(im, l, false);
+	return r == 0 ? write(im, l, ret) : r;
+}
+
+/* Both kinds of cartons are kept, since a later mount that is offline may want the other one. */
+static int make(const struct import *im, struct listing *l, struct source **ret)
+{
+	struct source *late = NULL;
+	int r = l->lister->list(im, l);
+
+	if (r == 0)
+		r = listing_sort(l);
+	if (r == 0 && l->late)
+		return make_late(im, l, ret);
+	if (r == 0 && l->lister->git_ids && im->cache)
+		r = make_late(im, l, &late);
+	source_unref(late);
+	return r == 0 ? make_all(im, l, ret) : r;
 }
 
 /*
@@ -94,13 +126,24 @@ static bool try_by_http(struct repository *repo)
 	return other;
 }
 
-static int find_kept(const struct import *im, struct listing *l, struct source **ret)
+/* What is kept. If that is a late carton, and all hashes are wanted, makes the other one of it. */
+static int kept_or_late(const struct import *im, struct listing *l, struct source **ret)
 {
 	int r = kept_open(im, l, ret);
 
+	if (r != -ENOENT)
+		return r;
+	r = import_again(im, l);
+	return r == 0 ? make_all(im, l, ret) : r;
+}
+
+static int find_kept(const struct import *im, struct listing *l, struct source **ret)
+{
+	int r = kept_or_late(im, l, ret);
+
 	if (r != -ENOENT || !try_by_http(l->repo))
 		return r;
-	r = kept_open(im, l, ret);
+	r = kept_or_late(im, l, ret);
 	if (r < 0)
 		repository_by_http(l->repo, false);
 	return r;
@@ -154,7 +197,7 @@ static int open_at_commit(const struct import *im, struct listing *l, struct sou
 		kept_put_texts(im, l);
 		r = find_commit(im, l, ret);
 	} else if (*l->commit) {
-		r = kept_open(im, l, ret);
+		r = kept_or_late(im, l, ret);
 	}
 	if (r != -ENOENT)
 		return r;
@@ -176,6 +219,14 @@ static int open_entries(const struct import *im, struct listing *l, struct sourc
 	return r < 0 ? r : packed_open(im, l, zip, ret);
 }
 
+static int open_kept_or_ask(const struct import *im, struct listing *l, struct source **ret)
+{
+	if (im->fetch)
+		return open_at_commit(im, l, ret);
+	return l->lister->is_commit(l->repo->revision) ? find_commit(im, l, ret) :
+							 find_kept(im, l, ret);
+}
+
 int import_repository(const struct import *im, const struct lister *lister, struct repository *repo,
 		      char ret_commit[LISTING_COMMIT], struct container **ret)
 {
@@ -184,6 +235,7 @@ int import_repository(const struct import *im, const struct lister *lister, stru
 		.repo = repo,
 		.name = repo->name,
 		.runner = &im->runner,
+		.late = im->late && lister->git_ids,
 		.budget = im->budget,
 	};
 	const char *fault = listing_runner_fault(&im->runner);
@@ -193,9 +245,12 @@ int import_repository(const struct import *im, const struct lister *lister, stru
 	if (fault)
 		return log_error(-EINVAL, NULL, "%s", fault);
 	l.names.budget = im->budget;
-	r = im->fetch			      ? open_at_commit(im, &l, &source) :
-	    lister->is_commit(repo->revision) ? find_commit(im, &l, &source) :
-						find_kept(im, &l, &source);
+	r = open_kept_or_ask(im, &l, &source);
+	/* what an earlier release has kept */
+	if (r == -ENOENT && !im->fetch && l.late) {
+		l.late = false;
+		r = open_kept_or_ask(im, &l, &source);
+	}
 	if (r == -ENOENT && !im->fetch)
 		r = log_error(-ENETUNREACH, repo->name,
 			      "is not in the cache, and nothing is fetched when offline; mount "

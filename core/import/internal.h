@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Shared by the files of this folder, lowest first: ask, page, kept, small, oci_get, referrers,
- * layer_read, layer, merge, layers, layers_text, write, listers, packed, import.
+ * Shared by the files of this folder, lowest first: ask, page, kept, again, small, oci_get,
+ * referrers, layer_read, layer, merge, layers, layers_text, write, listers, packed, import.
  */
 #ifndef CARTON_IMPORT_INTERNAL_H
 #define CARTON_IMPORT_INTERNAL_H
@@ -75,10 +75,21 @@ void kept_put_texts(const struct import *im, const struct listing *l);
 int kept_signature(const struct import *im, const struct listing *l, struct buf *ret);
 void kept_put_signature(const struct import *im, const struct listing *l, const struct buf *text);
 
+/* ---- again.c ---- */
+
+/*
+ * Fills the listing from the late carton that the cache has of l->commit, or of the revision, as
+ * kept_open(). 0; -ENOENT: there is none; or -errno.
+ */
+int import_again(const struct import *im, struct listing *l);
+
 /* ---- small.c ---- */
 
-/* Gets the bytes of all small files. 0, or -errno of the first that failed, logged. */
-int import_small(const struct import *im, struct listing *l);
+/*
+ * Gets the bytes of all small files; `one`: only of the first, to see whether the hub gives them.
+ * 0, or -errno of the first that failed, logged.
+ */
+int import_small(const struct import *im, struct listing *l, bool one);
 
 /* ---- oci_get.c ---- */
 

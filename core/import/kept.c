@@ -24,7 +24,8 @@ static int key_of(const struct listing *l, const char *revision, uint8_t ret[SHA
 	struct buf text = buf_init(HTTP_MAX_URL);
 	int r;
 
-	buf_addf(&text, "hub 1 %s %s %s %s", repo->server, repo->kind, repo->name, revision);
+	buf_addf(&text, "%s 1 %s %s %s %s", l->late ? "late" : "hub", repo->server, repo->kind,
+		 repo->name, revision);
 	r = listing_add_runner(l->runner, &text);
 	if (r == 0)
 		r = sha256_mem(text.data, text.len, ret);
@@ -262,14 +263,6 @@ void kept_put_signature(const struct import *im, const struct listing *l, const 
 
 /* ---- small files ---- */
 
-static int small_key(const struct listed *f, uint8_t ret[SHA256_SIZE])
-{
-	char text[4 + 2 * SHA1_SIZE + 1] = "git ";
-
-	hex_encode(f->oid, SHA1_SIZE, text + 4);
-	return sha256_mem(text, strlen(text), ret);
-}
-
 static int read_small(struct listing *l, struct listed *f, int fd)
 {
 	char *data = malloc(f->size + 1);
@@ -288,7 +281,7 @@ int kept_small(const struct import *im, struct listing *l, struct listed *f)
 	uint64_t size;
 	int fd, r;
 
-	if (!im->cache || small_key(f, key) < 0 ||
+	if (!im->cache || git_name(f->oid, key) < 0 ||
 	    cache_hint_get(im->cache, key, note, sizeof(note)) < 0 ||
 	    !hex_decode(note, SHA256_SIZE, sha256) ||
 	    cache_lookup(im->cache, sha256, &fd, &size) < 0)
@@ -304,6 +297,7 @@ void kept_put_small(const struct import *im, const struct listed *f, const void 
 	uint8_t key[SHA256_SIZE];
 
 	hex_encode(f->sha256, SHA256_SIZE, note);
-	if (im->cache && small_key(f, key) == 0 && put(im->cache, f->sha256, data, f->size) == 0)
+	if (im->cache && git_name(f->oid, key) == 0 &&
+	    put(im->cache, f->sha256, data, f->size) == 0)
 		cache_hint_put(im->cache, key, note);
 }

@@ -22,6 +22,9 @@ struct lister {
 	/* Its sources are repositories of this form, so the next two are NULL. Or NULL. */
 	const struct repository_form *form;
 
+	/* Its small files have git's id, and no sha256. */
+	bool git_ids;
+
 	/* Is that a source of it, as a whole? */
 	bool (*takes)(const char *source);
 

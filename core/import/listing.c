@@ -149,7 +149,25 @@ int listing_take(struct listing *l, struct listed *f, const void *data)
 		r = -EBADMSG;
 	if (r == 0)
 		r = sha256_mem(data, f->size, f->sha256);
+	f->unknown = r < 0;
 	return r < 0 || !f->size ? r : file_write(l->bytes, data, f->size, f->at);
+}
+
+int listing_name_small(struct listing *l)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < l->n && r == 0; i++) {
+		struct listed *f = &l->files[i];
+
+		if (!f->small)
+			continue;
+		f->unknown = f->size > 0;
+		r = f->size ? git_name(f->oid, f->sha256) : listing_take(l, f, "");
+		if (r == -EBADMSG)
+			refuse(l, r, f->path, "is empty, but has the git id of another file");
+	}
+	return r;
 }
 
 void listing_finish(struct listing *l)

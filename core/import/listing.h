@@ -50,6 +50,7 @@ struct listed {
 	uint32_t layer;		     /* number of the layer that has the file, from 1; 0: none */
 	uint64_t off;		     /* where it begins in the tar of that layer */
 	bool executable;
+	bool unknown; /* its sha256 is not: `sha256` is a name made of git's id (git_name()) */
 	const char *target; /* of a symlink, to a file with this size and hash; else NULL */
 };
 
@@ -73,6 +74,8 @@ struct listing {
 	struct repository *repo;
 	const char *name; /* what people call it: ORG/REPO */
 	const struct carton_runner *runner;
+	bool late;    /* it is about the late carton */
+	bool gated;   /* not everybody gets the files */
 	char id[256]; /* the name as the hub writes it; "" until it has said so */
 	char commit[LISTING_COMMIT];
 	char *license;	   /* owned; NULL: none is said */
@@ -125,7 +128,16 @@ const char *listing_runner_fault(const struct carton_runner *runner);
 /* Adds the table [runner] of carton.toml. Errors of buf_add(). */
 int listing_add_runner(const struct carton_runner *runner, struct buf *ret);
 
-/* All small files are in l->bytes. Writes the carton to an empty file. 0 or -errno. */
+/*
+ * Before any small file is fetched: names those that have no sha256 by git's ids. An empty file has
+ * one. 0; -EBADMSG: an empty file with the id of another (logged); or -errno.
+ */
+int listing_name_small(struct listing *l);
+
+/*
+ * Writes the carton to an empty file: a late one if l->late is set, after listing_name_small();
+ * else all small files are in l->bytes. 0 or -errno.
+ */
 int listing_write(const struct listing *l, int fd);
 
 void listing_finish(struct listing *l);

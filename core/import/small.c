@@ -139,13 +139,13 @@ static void begin(struct batch *b, struct listed *f)
 /* Takes `parts` of PARALLEL, once they are free. */
 static void wait_for(struct batch *b, unsigned parts)
 {
-	while (parts > 0) {
+	while (parts > 0 && b->im->fetch) {
 		fetch_show(b->im->fetch, atomic_load(&b->done), b->l->small);
 		parts -= semaphore_wait(&b->free, now_ms() + PROGRESS_MS);
 	}
 }
 
-static void get_all(struct batch *b)
+static void get_all(struct batch *b, bool one)
 {
 	struct listing *l = b->l;
 	uint64_t at = 0;
@@ -153,16 +153,26 @@ static void get_all(struct batch *b)
 	for (size_t i = 0; i < l->n && atomic_load(&b->error) == 0; i++) {
 		struct listed *f = &l->files[i];
 
-		if (!f->small)
+		if (!f->small || !f->size)
 			continue;
 		f->at = at;
 		at += f->size;
 		if (kept_small(b->im, l, f) == 0) {
 			b->done += f->size;
+			if (one)
+				break;
 			continue;
+		}
+		if (!b->im->fetch) {
+			atomic_store(&b->error, -ENETUNREACH);
+			carton_log(CARTON_LOG_ERROR, f->path,
+				   "is not in the cache, and nothing is fetched when offline");
+			break;
 		}
 		wait_for(b, parts_of(f));
 		begin(b, f);
+		if (one)
+			break;
 	}
 	wait_for(b, PARALLEL);
 }
@@ -188,7 +198,7 @@ static int open_bytes(const struct import *im, struct listing *l)
 	return file_memory(l->small, &l->bytes);
 }
 
-int import_small(const struct import *im, struct listing *l)
+int import_small(const struct import *im, struct listing *l, bool one)
 {
 	const uint64_t under_way = MIN(l->small, PARALLEL * PART + MAX_LISTED_SMALL);
 	struct batch b = { .im = im, .l = l };
@@ -199,7 +209,7 @@ int import_small(const struct import *im, struct listing *l)
 	if (r < 0)
 		return r;
 	semaphore_init(&b.free, PARALLEL);
-	get_all(&b);
+	get_all(&b, one);
 	semaphore_finish(&b.free);
 	budget_give(l->budget, under_way);
 	return atomic_load(&b.error);

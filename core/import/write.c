@@ -87,7 +87,13 @@ static int by_hash_and_path(const void *a, const void *b)
 			      (*(struct listed *const *)b)->path);
 }
 
-/* [urls] and [sizes]: a line for each hash, the URLs of all files that have it. */
+/* Is it the first of those that have its hash? */
+static bool is_first(struct listed *const *large, size_t i)
+{
+	return i == 0 || by_hash(&large[i], &large[i - 1]) != 0;
+}
+
+/* [urls], [sizes] and [git]: a line for each hash, the URLs of all files that have it. */
 static int add_lines(const struct listing *l, struct listed *const *large, size_t n,
 		     struct buf *ret)
 {
@@ -109,8 +115,13 @@ static int add_lines(const struct listing *l, struct listed *const *large, size_
 	if (r == 0)
 		r = lists_begin_sizes(ret);
 	for (size_t i = 0; i < n && r == 0; i++)
-		if (i == 0 || by_hash(&large[i], &large[i - 1]) != 0)
+		if (is_first(large, i))
 			r = lists_add_size(ret, large[i]->sha256, large[i]->size);
+	if (r == 0 && l->late)
+		r = lists_begin_git(ret);
+	for (size_t i = 0; i < n && r == 0; i++)
+		if (large[i]->unknown && is_first(large, i))
+			r = lists_add_git(ret, large[i]->sha256, large[i]->oid);
 	return r;
 }
 
@@ -121,7 +132,7 @@ static int links(const struct listing *l, struct buf *ret)
 	int r = large ? 0 : -ENOMEM;
 
 	for (size_t i = 0; i < l->n && r == 0; i++)
-		if (!l->files[i].small && !l->files[i].layer)
+		if ((!l->files[i].small || l->files[i].unknown) && !l->files[i].layer)
 			large[n++] = &l->files[i];
 	if (r == 0 && n + l->n_left_out > 0) {
 		qsort(large, n, sizeof(struct listed *), by_hash_and_path);
@@ -175,9 +186,9 @@ static int put_listed(const struct listing *l, struct out *o)
 
 		if (f->target)
 			r = put_link(o, f);
-		else if (f->small && f->size)
+		else if (f->small && !f->unknown && f->size)
 			r = file_read(l->bytes, data, f->size, f->at);
-		if (r == 0 && f->small)
+		if (r == 0 && f->small && !f->unknown)
 			r = put(o, f->path, data, f->size);
 	}
 	free(data);

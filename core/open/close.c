@@ -57,6 +57,7 @@ void carton_close(struct carton *c)
 	login_free(c->logins);
 	registries_free(c->registries);
 	cache_close(c->cache);
+	free(c->late.list);
 	free(c->in_cache);
 	free(c->commit);
 	free(c->label);

@@ -5,6 +5,7 @@
 #include "fetch/reach.h"
 #include "import/import.h"
 #include "open/kind.h"
+#include "open/late.h"
 
 static bool takes(const char *name)
 {
@@ -53,6 +54,7 @@ static int entries(struct carton_source *s, struct container **ret)
 	im.n_mirrors = s->place.n_mirrors;
 	im.token = c->logins || s->options->header_file;
 	im.seals = !s->options->noseals;
+	im.late = late_is_wanted(s);
 	r = import_repository(&im, lister_of(s->name), &s->repository, commit, ret);
 	if (r < 0 || !*commit)
 		return r;

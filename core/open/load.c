@@ -100,7 +100,15 @@ static int report_unlisted(struct loader *l, bool keep_going)
 	return r;
 }
 
-static int add_manifest(struct loader *l)
+/* Gives MANIFEST the bytes that are made once all hashes are known. */
+static int set_late_manifest(struct loader *l, struct node *n, struct object *late)
+{
+	const struct extent all = { .object = late, .len = l->m->size, .whole = true };
+
+	return tree_set_extents(l->tree, n, &all, 1, NULL);
+}
+
+static int add_manifest(struct loader *l, struct object *late)
 {
 	struct tree *t = l->tree;
 	struct file_header *text = arena_alloc(&t->arena, sizeof(*text));
@@ -118,10 +126,11 @@ static int add_manifest(struct loader *l)
 	};
 	n->has_body = true;
 	n->body.header = text;
+	r = late ? set_late_manifest(l, n, late) : 0;
 	t->files++;
 	t->bytes += l->m->size;
 	tree_sort(t->root);
-	return 0;
+	return r;
 }
 
 /* ---- symlinks ---- */
@@ -161,7 +170,7 @@ static void check_links(struct loader *l)
 	}
 }
 
-static int build(struct loader *l, bool keep_going)
+static int build(struct loader *l, const struct load_input *in)
 {
 	struct tree_paths paths = { .text = l->m->text };
 	uint64_t nodes;
@@ -176,17 +185,17 @@ static int build(struct loader *l, bool keep_going)
 	if (r == 0)
 		r = tree_build(l->tree, &paths, nodes, add_leaf, l);
 	if (r == 0 && !l->bare)
-		r = add_manifest(l);
+		r = add_manifest(l, in->late);
 	if (r < 0)
 		return r;
 	check_links(l);
-	r = report_unlisted(l, keep_going);
+	r = report_unlisted(l, in->keep_going);
 	if (r < 0)
 		return r;
 	if (l->faults > MAX_REPORTED)
 		carton_log(CARTON_LOG_ERROR, NULL, "%zu more faults like these",
 			   l->faults - MAX_REPORTED);
-	return l->faults && !keep_going ? -EBADMSG : 0;
+	return l->faults && !in->keep_going ? -EBADMSG : 0;
 }
 
 int load_tree(const struct load_input *in, struct tree **ret, size_t *ret_faults)
@@ -209,7 +218,7 @@ int load_tree(const struct load_input *in, struct tree **ret, size_t *ret_faults
 							       DATES_BY_CONTENT;
 	l.tree->budget = l.c->budget;
 	l.entries = calloc(l.m->n + 1, sizeof(*l.entries));
-	r = l.entries ? build(&l, in->keep_going) : -ENOMEM;
+	r = l.entries ? build(&l, in) : -ENOMEM;
 	free(l.good);
 	free(l.entries);
 	free(l.special);

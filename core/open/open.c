@@ -13,6 +13,7 @@
 #include "http/scheme.h"
 #include "open/key.h"
 #include "open/kind.h"
+#include "open/late.h"
 #include "open/load.h"
 #include "open/signature.h"
 
@@ -278,8 +279,11 @@ static int open_parts(struct carton_source *s, enum opening how)
 	if (r == 0)
 		r = signature_check(s);
 	if (r == 0)
+		r = late_prepare(c);
+	if (r == 0)
 		r = load_tree(&(struct load_input){ c->container, c->manifest, c->links, c->store,
-						    options->keep_going, c->bare, options->date },
+						    c->late.manifest, options->keep_going, c->bare,
+						    options->date },
 			      &c->tree, &c->faults);
 	if (r == 0 && c->remote_source)
 		remote_source_opened(c->remote_source, c->cache);
@@ -395,7 +399,7 @@ int carton_open_into(struct carton *c, const char *source, const struct carton_o
 		r = tree_number(c->tree);
 	c->fetch.progress = NULL;
 	atomic_store(&c->fetch.wait, options->wait);
-	return r;
+	return r < 0 ? r : late_begin(c, options->late == CARTON_LATE_FETCH);
 }
 
 int carton_open_as(enum opening how, const char *source, const struct carton_options *options,

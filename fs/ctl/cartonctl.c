@@ -222,6 +222,10 @@ static int run(const struct ctl_command *command, struct args *a)
 	a->values.carton.hash_all = verify;
 	if (command->run == run_cat)
 		a->values.carton.views = "views";
+	/* `ls -l` shows the hashes */
+	if (command->run == run_cat || command->run == ctl_tree || command->run == ctl_extract ||
+	    (command->run == ctl_ls && !a->values.is_long && !a->values.json))
+		a->values.carton.late = CARTON_LATE_READ;
 	if (command->run == ctl_info)
 		ctl_hide_views(&a->values.carton);
 	if (command->run == ctl_extract && ctl_extract_prepare(a) < 0)

@@ -271,6 +271,8 @@ static void put_mount(const struct view *v, const char *mountpoint, const char *
 	json_decode(json_member(json, "model_hash"), text, sizeof(text));
 	if (*text)
 		put_text(v, "model", text);
+	else if (json_number_of(json, "late_files"))
+		put_text(v, "model", "its hash is known once all small files were read");
 	if (json_member(json, "commit")) {
 		json_decode(json_member(json, "commit"), text, sizeof(text));
 		put_text(v, "commit", text);

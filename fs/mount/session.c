@@ -60,8 +60,8 @@ static void tell_ready(const struct session *s)
 
 	carton_totals(s->mount.carton, &totals);
 	carton_model_hash(s->mount.carton, hash);
-	snprintf(text, sizeof(text), "READY=1\nSTATUS=%llu files, model %.12s",
-		 (unsigned long long)totals.files, hash);
+	snprintf(text, sizeof(text), "READY=1\nSTATUS=%llu files%s%.12s",
+		 (unsigned long long)totals.files, *hash ? ", model " : "", hash);
 	notify_systemd(text);
 	if (s->options->values.foreground && isatty(STDERR_FILENO))
 		text_line(stderr, "cartonfs: %s is mounted on %s; Ctrl-C unmounts it",
@@ -269,6 +269,7 @@ static int open_carton(struct session *s, struct sandbox_helper *helper)
 	if (!v->nosandbox && user_default_cache(&v->carton.cache_dir) < 0)
 		v->carton.cache_dir = NULL;
 	v->carton.wait = true;
+	v->carton.late = CARTON_LATE_FETCH;
 	v->carton.beside = s->options->source;
 	v->carton.damaged = pages_damaged;
 	v->carton.damaged_ctx = &s->mount;

@@ -166,6 +166,7 @@ int status_json(struct status *s, struct carton *c, struct status_text *ret)
 	put_number(&w, "linked_files", k.linked_files);
 	put_number(&w, "linked_bytes", k.linked_bytes);
 	put_number(&w, "unsized_files", k.unsized_files);
+	put_number(&w, "late_files", k.late_files);
 	put_number(&w, "hashed_bytes", k.hashed_bytes);
 	put_number(&w, "fetched_bytes", k.fetched_bytes);
 	put_number(&w, "cache_hits", k.cache_hits);

@@ -9,13 +9,20 @@ import re
 import threading
 import urllib.parse
 
+from harness import eventually
 from hub import HubAndCdn
+from origin import MIB, fault_bytes
 
 LARGE = 1024  # files of more bytes are in LFS
 
 
 def git_id(data):
     return hashlib.sha1(b'blob %d\0' % len(data) + data).hexdigest()
+
+
+def name_of(data):
+    """What stands for the sha256 while only git's id is known."""
+    return hashlib.sha256(b'git ' + git_id(data).encode()).digest()
 
 
 def pointer(sha256, size):
@@ -182,12 +189,50 @@ class HubServer(HubAndCdn):
         return self.send_part(h, {'ETag': f'"{h.path[1:]}"'}, data)
 
 
+NAME = 'models/me/my-model'
+
+
+def files(n=3):
+    return {'config.json': b'{"a": 1}\n', 'README.md': b'---\nlicense: apache-2.0\n---\n', 'empty': b'',
+            'sub/a b/ü.py': b'print()\n', '.gitattributes': b'*.safetensors filter=lfs\n'} | {
+        f'model-{i + 1:05}-of-{n:05}.safetensors': fault_bytes(2 * MIB + i, seed=40 + i) for i in range(n)}
+
+
+def env(hub, **kw):
+    return {'HF_ENDPOINT': hub.endpoint, 'HF_TOKEN': ''} | kw
+
+
+# carton.toml by version 1 of the rule
+TOML = b"""\
+spec_version = 1
+model_name = "my-model"
+license = "apache-2.0"
+homepage = "https://huggingface.co/me/my-model"
+
+[runner]
+runner_name = "noop"
+required_framework_version = "*"
+runner_compat_version = 1
+"""
+
+
+def model_hash(wanted):
+    lines = [f'{path}={hashlib.sha256(data).hexdigest()}\n'
+             for path, data in sorted(({'carton.toml': TOML} | {f'model/{p}': d for p, d in wanted.items()}).items())]
+    return hashlib.sha256(''.join(lines).encode()).hexdigest()
+
+
 def same(m, wanted):
     """The mount has just these files in model/."""
     found = {os.path.relpath(os.path.join(d, f), m / 'model') for d, _, fs in os.walk(m / 'model') for f in fs}
     assert found == set(wanted)
     for path, data in wanted.items():
         assert m.read(f'model/{path}') == data, path
+
+
+def settled(m):
+    """Waits until the background has read the small files: the model hash."""
+    return eventually('the model hash is known', lambda: json.loads(m.read('.cartonfs/status.json'))['model_hash'])
 
 
 def lie_to(at, lie):

@@ -4,8 +4,8 @@ import hashlib
 import os
 import tempfile
 
-from dates import date_of, look
-from hubrepo import HubServer, Repo
+from dates import FIRST, date_of, look
+from hubrepo import HubServer, Repo, name_of, settled
 from origin import MIB, PRIVATE, LinkedCarton, fault_bytes
 from registry import Artifact, layout
 from tensorfiles import weights
@@ -51,7 +51,16 @@ def test_registry(mount, work, registry, cache):
 
 
 def test_hub(mount, work, cache):
+    """Of a small file git's id is known, and its sha256 is late: with a pin, it is there from the start."""
     want = of_carton(mount, work)
     with HubServer({'models/me/m': Repo(FILES)}) as hub:
-        with mount('hf://me/m', *cache.options, env={'HF_ENDPOINT': hub.endpoint, 'HF_TOKEN': ''}) as m:
+        env = {'HF_ENDPOINT': hub.endpoint, 'HF_TOKEN': ''}
+        with mount('hf://me/m', *cache.options, env=env) as m:
+            got, pin = look(m.path), settled(m)
+            assert got == look(m.path)
+        assert got['model/sub'] == want['model/sub'] and got['model/config.json'] != want['model/config.json']
+        assert got['model/sub/big.safetensors'] == want['model/sub/big.safetensors']
+        by_id = 2 * int(name_of(FILES['config.json']).hex()[:7], 16)
+        assert got['model/config.json'][0] - FIRST == by_id
+        with mount('hf://me/m', *cache.options, '-o', f'manifest_sha256={pin}', env=env) as m:
             check(look(m.path), want)

@@ -10,21 +10,10 @@ import zipfile
 import pytest
 
 from harness import CARTONFS, ctl, problems, run, small_disk
-from hubrepo import HubServer, Repo, git_id, pointer, same
-from origin import MIB, fault_bytes, needs_root
+from hubrepo import NAME, HubServer, Repo, env, files, git_id, model_hash, pointer, same, settled
+from origin import MIB, needs_root
 
 TOKEN = 'hf_abcDEF'
-NAME = 'models/me/my-model'
-
-
-def files(n=3):
-    return {'config.json': b'{"a": 1}\n', 'README.md': b'---\nlicense: apache-2.0\n---\n', 'empty': b'',
-            'sub/a b/ü.py': b'print()\n', '.gitattributes': b'*.safetensors filter=lfs\n'} | {
-        f'model-{i + 1:05}-of-{n:05}.safetensors': fault_bytes(2 * MIB + i, seed=40 + i) for i in range(n)}
-
-
-def env(hub, **kw):
-    return {'HF_ENDPOINT': hub.endpoint, 'HF_TOKEN': ''} | kw
 
 
 def test_a_repository(mount, cache):
@@ -32,12 +21,14 @@ def test_a_repository(mount, cache):
     wanted = files()
     with HubServer({NAME: Repo(wanted, private=True)}, token=TOKEN) as hub:
         with mount('hf://me/my-model', *cache.options, env=env(hub, HF_TOKEN=TOKEN)) as m:
-            assert len(hub.api()) == 2 and len(hub.asked) == 2 + 5
+            assert settled(m) == model_hash(wanted)
+            # nobody has to ask for what is empty
+            assert len(hub.api()) == 2 and len(hub.asked) == 2 + 4
             for d, _, fs in os.walk(m / 'model'):
                 for f in fs:
                     path = os.path.join(d, f)
                     assert os.stat(path).st_size == len(wanted[os.path.relpath(path, m / 'model')])
-            assert len(hub.asked) == 7 and not hub.secrets
+            assert len(hub.asked) == 6 and not hub.secrets
             same(m, wanted)
             assert set(hub.secrets) == {None}
             toml = m.read('carton.toml').decode()
@@ -53,24 +44,7 @@ def test_a_repository(mount, cache):
 
 
 # Version 1 of the rule: a later release gives the same hash for the same commit.
-TOML = b"""\
-spec_version = 1
-model_name = "my-model"
-license = "apache-2.0"
-homepage = "https://huggingface.co/me/my-model"
-
-[runner]
-runner_name = "noop"
-required_framework_version = "*"
-runner_compat_version = 1
-"""
 GOLDEN = '8b3bcde824e5c8081174132ac9dc0b58cebbb917f2a238fc1aa97b22079cf5ef'
-
-
-def model_hash(wanted):
-    lines = [f'{path}={hashlib.sha256(data).hexdigest()}\n'
-             for path, data in sorted(({'carton.toml': TOML} | {f'model/{p}': d for p, d in wanted.items()}).items())]
-    return hashlib.sha256(''.join(lines).encode()).hexdigest()
 
 
 def test_one_hash_everywhere(tmp_path, cache):
@@ -132,6 +106,7 @@ def test_the_next_commit(mount, cache):
     wanted = files()
     with HubServer({NAME: Repo(wanted)}) as hub:
         with mount('hf://me/my-model', *cache.options, env=env(hub)) as m:
+            settled(m)
             del hub.asked[:]
             new = wanted | {'config.json': b'{"a": 2}\n'}
             first = hub.repos[NAME]
@@ -139,6 +114,7 @@ def test_the_next_commit(mount, cache):
             assert m.read('model/config.json') == wanted['config.json']
             with mount('hf://me/my-model', *cache.options, env=env(hub)) as other:
                 assert other.read('model/config.json') == new['config.json']
+                assert settled(other) == model_hash(new)
                 assert [p.rpartition('/')[2] for p in hub.resolved()] == ['config.json']
             hub.repos[NAME] = first
             same(m, wanted)
@@ -155,7 +131,7 @@ def test_pin(cache, mount):
 
 
 def test_wrong_bytes(mount, cache):
-    """A flipped byte at the CDN is EIO; of a small file it ends the mount."""
+    """A flipped byte is EIO, at the CDN, and of a small file; what has to have all hashes ends."""
     def flip(path, status, headers, body):
         if status in (200, 206) and len(body) > 1024 and '/api/' not in path:
             return status, headers, body[:-1] + bytes([body[-1] ^ 1])
@@ -165,8 +141,10 @@ def test_wrong_bytes(mount, cache):
             assert m.read('model/config.json') == files()['config.json']
     with HubServer({NAME: Repo({'config.json': b'{"a": 1}\n'})},
                    change=lambda p, s, h, b: (s, h, b'{"a": 2}\n') if 'resolve' in p else None) as hub:
-        p = ctl('ls', f'--cache-dir={cache.path}2', 'hf://me/my-model', env=env(hub))
+        p = ctl('hash', f'--cache-dir={cache.path}2', 'hf://me/my-model', env=env(hub))
         assert p.returncode and 'other bytes than its listing' in p.stderr
+        with mount('hf://me/my-model', '-o', f'cache_dir={cache.path}3', env=env(hub)) as m:
+            assert m.error('model/config.json') == 'EIO' and m.error('MANIFEST') == 'EIO'
 
 
 def lie(**kw):
@@ -386,8 +364,9 @@ def test_paths(mount, cache):
         with mount('hf://me/my-model', *cache.options, env=env(hub)) as m:
             same(m, wanted)
         hub.repos[NAME] = Repo({'a': b'x', 'a/b': b'y'})
-        p = ctl('ls', cache.flag, 'hf://me/my-model', env=env(hub))
-        assert p.returncode and 'which is a file, not a directory' in p.stderr, p.stderr
+        for command, says in ('hash', 'which is a file, not a directory'), ('ls', 'the file of line 2 as a directory'):
+            p = ctl(command, cache.flag, 'hf://me/my-model', env=env(hub))
+            assert p.returncode and says in p.stderr, p.stderr
 
 
 def test_small_files_after_a_429(cache):
@@ -447,7 +426,8 @@ def test_large_repository(mount, cache, tmp_path):
     sizes = {p: len(d) for p, d in small.items()} | {p: size for p, (size, _) in shards.items()}
     with HubServer({NAME: repo}) as hub:
         with mount('hf://me/my-model', *cache.options, env=env(hub)) as m:
-            assert len(hub.api()) <= 4 and len(hub.asked) == len(hub.api()) + len(small)
+            settled(m)
+            assert len(hub.api()) <= 4 and len(hub.asked) == len(hub.api()) + len(small) - 1
             asked = len(hub.asked)
             assert walked(m) == sizes and len(hub.asked) == asked
             p = ctl('status', m.path)
@@ -462,7 +442,8 @@ def test_large_repository(mount, cache, tmp_path):
             new = shards | {'model-00030-of-00030.safetensors': (5 * 10**9, '5' * 64)}
             hub.repos[NAME] = Repo(small | new | {'config.json': b'{}'})
             with mount('hf://me/my-model', *cache.options, env=env(hub)) as other:
-                assert len(hub.asked) == asked + 3 and len(hub.resolved()) == len(small) + 1
+                settled(other)
+                assert len(hub.asked) == asked + 3 and len(hub.resolved()) == len(small)
                 assert walked(other)['model-00030-of-00030.safetensors'] == 5 * 10**9
             assert walked(m) == sizes
         last = hub.repos[NAME].commit
@@ -527,7 +508,7 @@ def test_refusals(cache, change, token, line):
 @pytest.mark.parametrize('at', ['tree', 'resolve'])
 def test_refusals_later(cache, at):
     with HubServer({NAME: Repo(files(1))}, change=lambda p, *a: code(403)(p, *a) if f'/{at}/' in p else None) as hub:
-        p = ctl('ls', cache.flag, 'hf://me/my-model', env=env(hub, HF_TOKEN=TOKEN))
+        p = ctl('ls' if at == 'tree' else 'hash', cache.flag, 'hf://me/my-model', env=env(hub, HF_TOKEN=TOKEN))
         line = f'is gated: ask for access at {WHERE}; the account of your token has none'
         assert p.returncode == 1 and re.fullmatch(LOOK + line + '\n', p.stderr), p.stderr
 
@@ -623,10 +604,12 @@ def test_redirects_elsewhere(cache):
             p = ctl('ls', cache.flag, 'hf://me/my-model', env=env(hub, HF_TOKEN=TOKEN))
             assert p.returncode and 'redirects to another server, which does not say what' in p.stderr, p.stderr
         assert other.tokens == [None, None] and set(hub.tokens) == {f'Bearer {TOKEN}'}
-        hub.change = lambda p, s, h, b: (302, {'Location': 'http://10.1.2.3/x'}, b'') if '/resolve/' in p else None
-        p = ctl('ls', cache.flag, 'hf://me/my-model', env=env(hub, HF_TOKEN=TOKEN))
-        assert p.returncode and 'a redirect leads to a private address' in p.stderr, p.stderr
         assert len(other.asked) == 2 and not cache.objects()
+        hub.change = lambda p, s, h, b: (302, {'Location': 'http://10.1.2.3/x'}, b'') if '/resolve/' in p else None
+        for command in ['hash'], ['cat', 'model/config.json']:
+            p = ctl(command[0], cache.flag, 'hf://me/my-model', *command[1:], env=env(hub, HF_TOKEN=TOKEN))
+            assert p.returncode and 'a redirect leads to a private address' in p.stderr, p.stderr
+        assert len(other.asked) == 2 and len(cache.objects()) == 1, 'that of the listing'
 
 
 # as a mirror passes on what the hub says, a proxy what it is itself called, and RFC 8288 has it
@@ -743,16 +726,16 @@ def test_a_commit_is_asked_for_once(mount, cache):
     with HubServer({NAME: Repo(wanted)}) as hub:
         commit = hub.repos[NAME].commit
         for source in 'hf://me/my-model', f'hf://me/my-model@{commit}':
-            with mount(source, *cache.options, env=env(hub)):
-                pass
+            with mount(source, *cache.options, env=env(hub)) as m:
+                settled(m)
         hub.repos[NAME] = Repo(wanted | {'config.json': b'other'})
         asked = len(hub.asked)
         with mount(f'hf://me/my-model@{commit}', *cache.options, env=env(hub)) as m:
             assert m.read('model/config.json') == wanted['config.json']
         assert len(hub.asked) == asked
         for source in f'hf://me/my-model@{hub.repos[NAME].commit}', 'hf://me/my-model':
-            with mount(source, *cache.options, env=env(hub)):
-                pass
+            with mount(source, *cache.options, env=env(hub)) as m:
+                settled(m)
         asked = len(hub.asked)
         assert ctl('hash', cache.flag, 'hf://me/my-model', env=env(hub)).returncode == 0
         assert len(hub.asked) == asked + 1

@@ -17,7 +17,7 @@ import pytest
 
 import faultserver
 from harness import BUILD, IS_ROOT, PROGRAMS, ROOT, SANITIZED, ctl, mountinfo, run
-from hubrepo import HubServer, Repo
+from hubrepo import HubServer, Repo, settled
 from terminal import plain, terminal, width
 from termsvg import picture
 
@@ -233,6 +233,7 @@ def test_picture(mount, cache):
         with mount('hf://org/model', *cache.options, env=env) as m:
             tree = terminal(76, 'tree', cache.flag, 'hf://org/model', 'model', **env)
             assert m.read('model/tokenizer.json') == small['tokenizer.json']
+            settled(m)
             status = terminal(76, 'status', m.path)
             status = re.sub(r'\d+, up [\d:]+', '4711, up 0:00:12', status.replace(str(m.path), '/home/me/mnt'))
             status = '\n'.join(line for line in status.splitlines() if not re.match(r'\s*\S*(traffic|cache)\b', plain(line)))
