@@ -303,3 +303,16 @@ int cache_each_in(int fd, cache_each_fn *fn, void *ctx)
 	closedir(dir);
 	return r;
 }
+
+int cache_seal_says(int fd, uint8_t ret_sha256[32])
+{
+	uint8_t header[SEAL_HEADER_SIZE];
+	int r = pread_full(fd, header, SEAL_HEADER_SIZE, 0);
+
+	if (r < 0)
+		return r == -ENODATA ? 0 : r;
+	if (memcmp(header, SEAL_MAGIC, 16) != 0)
+		return 0;
+	memcpy(ret_sha256, header + 16, 32);
+	return 1;
+}

@@ -40,6 +40,9 @@
 #define NAMES_FILE "names"
 #define NAMES_OLD_FILE "names.old"
 
+#define SEAL_MAGIC "cartonfs seal 2" /* with its NUL */
+#define SEAL_HEADER_SIZE 64
+
 #define OPEN_FLAGS (O_CLOEXEC | O_NOFOLLOW)
 
 struct cache {

@@ -5,7 +5,7 @@
  * another object or of another source, a torn one) does not open and is removed; then the reader
  * hashes the object.
  *
- *	 0  16	MAGIC
+ *	 0  16	SEAL_MAGIC
  *	16  32	the sha256 of the object
  *	48   8	its size
  *	56   8	bytes per tag
@@ -20,8 +20,7 @@
 #include "base/hasher.h"
 #include "cache/internal.h"
 
-#define MAGIC "cartonfs seal 2"
-#define HEADER_SIZE 64
+#define HEADER_SIZE SEAL_HEADER_SIZE
 #define TAGS_AT (HEADER_SIZE + BOX_LOCK_SIZE)
 
 int cache_seal_name(const struct cache *c, const uint8_t sha256[32], char ret_name[HEX_SIZE])
@@ -46,7 +45,7 @@ static size_t file_size(uint64_t size)
 
 static void write_header(uint8_t header[HEADER_SIZE], const uint8_t sha256[32], uint64_t size)
 {
-	memcpy(header, MAGIC, 16);
+	memcpy(header, SEAL_MAGIC, 16);
 	memcpy(header + 16, sha256, 32);
 	put_le64(header + 48, size);
 	put_le64(header + 56, TAG_BLOCK);
@@ -216,19 +215,6 @@ int cache_seal_check(struct cache *c, const uint8_t name[32])
 	if (r == -EBADMSG)
 		drop_damaged(c, hex, says);
 	return r;
-}
-
-int cache_seal_says(int fd, uint8_t ret_sha256[32])
-{
-	uint8_t header[HEADER_SIZE];
-	int r = pread_full(fd, header, HEADER_SIZE, 0);
-
-	if (r < 0)
-		return r == -ENODATA ? 0 : r;
-	if (memcmp(header, MAGIC, 16) != 0)
-		return 0;
-	memcpy(ret_sha256, header + 16, 32);
-	return 1;
 }
 
 void cache_seal_drop(struct cache *c, const uint8_t sha256[32])

@@ -305,7 +305,7 @@ static int confine_syscalls(const struct carton_paths *paths, const struct sandb
 	return r < 0 ? failed("seccomp", r) : 0;
 }
 
-/* May the confined process open the file? It asks the kernel: no list of rules here could say it. */
+/* May the confined process open the file? The kernel is asked: no list of rules here could tell. */
 static bool can_open(const char *path)
 {
 	static const int modes[] = { O_RDONLY, O_WRONLY };

@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-import forging
+import sealforge
 import harness
 from harness import CARTONFS, IS_ROOT, ctl, run
 from hubrepo import HubServer, Repo
@@ -36,7 +36,7 @@ def opened(m, path='model/x'):
 def forge_notes(cache, theirs, names, said):
     """All that the attacker knows how to write: under all names, each text of a note, and what an old note said."""
     for name in names:
-        forging.old_note(cache, name, said)
+        sealforge.old_note(cache, name, said)
     mine = set(notes(cache)) - set(theirs)
     for name in mine:
         for text in theirs.values():
@@ -67,7 +67,7 @@ def test_a_note_names_no_other_commit(mount, cache, offline):
         # the carton that says so, which its daemon has
         carton, = (name for name, p in cache.objects().items() if p.read_bytes()[:2] == b'PK')
         theirs = notes(cache)
-        names = [forging.hub_note(hub.endpoint, 'me/good', commit['good'])]
+        names = [sealforge.hub_note(hub.endpoint, 'me/good', commit['good'])]
         for kept in False, True:
             if kept:
                 with mount(good, *cache.options, env=env) as m:
@@ -100,7 +100,7 @@ def test_a_note_names_no_other_artifact(mount, cache, work, point, running_regis
         path.unlink()
     for server in f'http://{running_registry.host}', f'https://{running_registry.host}':
         for carton in cartons:
-            forging.old_note(cache, forging.hub_note(server, 'tests/key/good', digests['good']),
+            sealforge.old_note(cache, sealforge.hub_note(server, 'tests/key/good', digests['good']),
                              f'{carton} {digests["good"]}')
             with mount(good, *cache.options, *offline) as m:
                 assert m.read('model/config.json') == b'good'
@@ -176,7 +176,7 @@ def test_a_new_key_in_the_cache(mount, cache, work):
     path.chmod(0o400)
     for seal in cache.path.glob('v1/seals/*'):
         seal.unlink()
-    forging.put_seals(cache, bytes(range(32)), digest(DATA), EVIL)
+    sealforge.put_seals(cache, bytes(range(32)), digest(DATA), EVIL)
     with mount(source, *cache.options, *pin) as m:
         assert m.read('model/x') == DATA and m.state('model/x') == 'verified'
     assert not (cache.path / 'v1/seals/secret').exists()

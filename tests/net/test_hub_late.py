@@ -122,6 +122,12 @@ def test_offline(mount, cache):
         asked = len(hub.asked)
         with mount(SOURCE, *cache.options, '-o', 'offline', env=env(hub)) as m:
             assert settled(m) == pin
+        assert ctl('hash', cache.flag, '--offline', SOURCE, env=env(hub)).stdout.strip() == pin
+        assert len(hub.asked) == asked
+        # with a pin it is a source of its own
+        with mount(SOURCE, *cache.options, '-o', f'manifest_sha256={pin}', env=env(hub)) as m:
+            assert status(m)['late_files'] == 0
+        asked = len(hub.asked)
         with mount(SOURCE, *cache.options, '-o', f'offline,manifest_sha256={pin}', env=env(hub)) as m:
             assert m.read('model/README.md') == wanted['README.md'] and status(m)['late_files'] == 0
             assert status(m)['model_hash'] == sha256(m.read('MANIFEST')) == pin

@@ -151,13 +151,15 @@ def test_kept_of_each_version(cache, work, registry):
     s, last = Signed(registry, work, TEXTS[0]), Artifact({'x': b'the next one'})
     s.by_tag(listed(s.bundles[0]))
     assert find(cache, s.url, '"signer": 0')[0] == 0
+    # a source of its own
+    pinned = s.url.replace(':v1', f'@{s.artifact.digest}')
+    assert find(cache, pinned, '"signer": 0') == (0, TEXTS[:1], '')
     s.push(work, last, 'v1')
     b = bundle(TEXTS[1], last)
     s.push(work, b, 'b')
     put(registry, s.name, last.digest.replace(':', '-'), index_of(listed(b)), INDEX)
     assert find(cache, s.url, '"signer": 1') == (0, TEXTS[1:2], '')
     assert find(cache, s.url, '"signer": 1', offline=True) == (0, TEXTS[1:2], '')
-    pinned = s.url.replace(':v1', f'@{s.artifact.digest}')
     assert find(cache, pinned, '"signer": 0', offline=True) == (0, TEXTS[:1], '')
 
 
