@@ -119,7 +119,7 @@ static void keep(struct cached *e, const uint8_t name[SHA256_SIZE], const char *
 	assert_int_equal(file_commit(file, NULL, strlen(text), &source), 0);
 	source_unref(source);
 	hex_encode(sha256, SHA256_SIZE, hex);
-	assert_int_equal(cache_note_put(e->cache, name, hex), 0);
+	assert_int_equal(cache_hint_put(e->cache, name, hex), 0);
 }
 
 static void test_from_the_cache(void **state)
@@ -154,7 +154,7 @@ static void test_a_note_of_others(void **state)
 	keep(e, f.name, evil);
 	assert_int_equal(get(f.object), -ENETUNREACH);
 	assert_false(object_known_sha256(f.object, found));
-	assert_int_equal(cache_note_get(e->cache, f.name, note, sizeof(note)), -ENOENT);
+	assert_int_equal(cache_hint_get(e->cache, f.name, note, sizeof(note)), -ENOENT);
 	late_end(&f);
 }
 
