@@ -137,11 +137,7 @@ struct carton_options {
 	 * options that need these at once: manifest_sha256, verify_keys, verify_cas, hash_all,
 	 * keep_going, push_to
 	 */
-	enum {
-		CARTON_LATE_NO,
-		CARTON_LATE_READ,
-		CARTON_LATE_FETCH,
-	} late;
+	enum { CARTON_LATE_NO, CARTON_LATE_READ, CARTON_LATE_FETCH } late;
 };
 
 /*

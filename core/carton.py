@@ -152,7 +152,11 @@ def _on_done(number, result):
 
 def _close_late():
     while _late:
-        _lib.carton_close(_late.pop())
+        try:
+            handle = _late.pop()
+        except IndexError:      # another thread was faster
+            return
+        _lib.carton_close(handle)
 
 
 def _run(begin, first, second, handle, cancel, undo=None):

@@ -66,7 +66,7 @@ struct answer {
 
 struct state {
 	const struct mounting *mounting;
-	bool mounted;
+	bool mounted, unmounted;
 	bool covered; /* it could not be unmounted: something is on it */
 	int socket;
 	struct opener opener;
@@ -163,8 +163,10 @@ static void do_unmount(struct state *s)
 	const char *device = s->mounting->place->device;
 	struct answer a = { .result = 0 };
 
-	if (*device)
+	/* later, the number may be of a file system of others */
+	if (*device && !s->unmounted)
 		a.result = unmount_device(device, NULL, true, &a.mount);
+	s->unmounted = a.result == 0;
 	s->covered = a.result == -ENOTEMPTY;
 	put_answer(s->socket, &a, -1);
 }

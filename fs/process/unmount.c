@@ -21,6 +21,7 @@ extern char **environ;
 struct mounts {
 	const char *device, *path; /* what is looked for; the path may be NULL */
 	size_t skip;		   /* so many of those */
+	size_t n;		   /* so many were found */
 	struct mountinfo_copy *own, *top;
 	bool found, covered;
 };
@@ -30,8 +31,10 @@ static void look_for_own(void *ctx, const struct mountinfo *mount)
 	struct mounts *m = ctx;
 
 	if (m->found || strcmp(mount->device, m->device) != 0 ||
+	    strcmp(mount->type, MOUNTINFO_TYPE) != 0 ||
 	    (m->path && strcmp(mount->path, m->path) != 0))
 		return;
+	m->n++;
 	if (m->skip > 0) {
 		m->skip--;
 		return;
@@ -120,13 +123,22 @@ int unmount_device(const char *device, const char *path, bool lazy, struct mount
 {
 	FILE *f = fopen("/proc/self/mountinfo", "re");
 	struct mountinfo_copy own;
+	/*
+	 * Counts the mounts first: once the last of them is gone, the kernel gives their number to
+	 * the next file system that is mounted, which is not ours.
+	 */
+	struct mounts all = { device, path, .skip = SIZE_MAX };
 	size_t skip = 0;
 	int r = 0, one;
 
 	if (!f)
 		return -errno;
 	ret_top->path[0] = ret_top->type[0] = '\0';
-	for (;;) {
+	if (!mountinfo_each(f, look_for_own, &all)) {
+		all.n = 0;
+		r = -EIO;
+	}
+	while (all.n > 0) {
 		struct mounts m = { device, path, skip, .own = &own, .top = ret_top };
 
 		if (!mountinfo_each(f, look_for_own, &m)) {
@@ -142,6 +154,7 @@ int unmount_device(const char *device, const char *path, bool lazy, struct mount
 		one = m.covered ? -ENOTEMPTY : unmount_one(&own, lazy);
 		/* one that was unmounted may have been on another of them: look at those again */
 		skip = one == 0 ? 0 : skip + 1;
+		all.n -= one == 0;
 		r = one == 0 ? 0 : one;
 	}
 	fclose(f);

@@ -231,7 +231,7 @@ def test_a_user_who_may_mount(sample_carton, work):
     for path in (work, work / 'm.carton'):
         os.chown(path, NOBODY, NOBODY)
     user = f'setpriv --reuid={NOBODY} --regid={NOBODY} --clear-groups --inh-caps=+sys_admin --ambient-caps=+sys_admin'
-    script = (f'mount --bind /dev/null "$1"; export HOME=$PWD; {user} mkdir top; {user} "$2" m.carton top; '
+    script = (f'mount --bind /dev/null "$1"; export HOME=$PWD XDG_STATE_HOME=$PWD/state; {user} mkdir top; {user} "$2" m.carton top; '
               f'{user} cat top/carton.toml; umount top')
     p = run('unshare', '--mount', 'sh', '-ec', script, 'sh', shutil.which('fusermount3'), CARTONFS, cwd=work)
     assert p.returncode == 0 and p.stderr == '' and 'spec_version' in p.stdout, p.stderr

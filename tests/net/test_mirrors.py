@@ -383,7 +383,7 @@ def test_mirror_of_the_carton_and_then(far, nginx, mount_fg, cache, tmp_path):
         assert ctl('refresh', m.path, url).returncode == 0
         as_expected(m, c)
     near.stop()
-    with mount_fg(url, '-o', 'offline', *cache.options) as m:
+    with mount_fg(url, *options[:2], '-o', 'offline', *cache.options) as m:
         as_expected(m, c)
 
 

@@ -38,7 +38,8 @@ def test_a_model(mount, cache):
             assert len(ms.asked) == 1 + len(FILES)
         with mount(f'ms://me/m@{ms.repos["me/m"].commit}', *cache.options, env=env(ms)) as m:
             same(m, FILES)
-        assert len(ms.asked) == 1 + len(FILES) and set(ms.secrets) == {None}
+        # another source, whose list is asked for
+        assert len(ms.asked) == 2 + len(FILES) and set(ms.secrets) == {None}
     with mount('ms://me/m', *cache.options, '-o', 'offline', env=env(ms)) as m:
         same(m, FILES)
 
