@@ -435,6 +435,11 @@ int file_spill(struct file *d, uint64_t off, uint64_t n)
 		r = -ENOSPC;
 	if (r == 0)
 		spill_add(d->spill, off, n);
+	/* an entry of the cache is one file: without these bytes it would have holes */
+	if (r == 0 && d->fill) {
+		cache_fill_abort(d->fill, false);
+		d->fill = NULL;
+	}
 	pthread_mutex_unlock(&d->lock);
 	return r < 0 ? -ENOSPC : 0;
 }

@@ -124,6 +124,18 @@ void late_log_wrong(const struct object *o, const char *url)
 		   http_url_redact(url, shown, sizeof(shown)), id);
 }
 
+/* Anyone who can write to the cache can have a hint name an object that takes hours to hash. */
+static int check_size(struct cache *cache, const uint8_t sha256[SHA256_SIZE])
+{
+	uint64_t size;
+	int fd, r = cache_lookup(cache, sha256, &fd, &size);
+
+	if (r < 0)
+		return r;
+	fd_close(fd);
+	return size > MAX_LISTED_SMALL ? -ENOENT : 0;
+}
+
 int late_from_cache(const struct fill *f, const struct ingest *how, struct source **ret,
 		    struct ingested *ret_in)
 {
@@ -132,9 +144,10 @@ int late_from_cache(const struct fill *f, const struct ingest *how, struct sourc
 	struct ingested in = { 0 };
 	struct source *source;
 	uint8_t sha256[SHA256_SIZE];
-	int r = object_cache_name(o, sha256) ? cache_read(cache, sha256, how, &source, &in) :
-					       -ENOENT;
+	int r = object_cache_name(o, sha256) ? check_size(cache, sha256) : -ENOENT;
 
+	if (r == 0)
+		r = cache_read(cache, sha256, how, &source, &in);
 	if (r < 0)
 		return r;
 	r = checked(check(o, source, NULL, &in), &in);

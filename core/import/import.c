@@ -134,7 +134,12 @@ static int kept_or_late(const struct import *im, struct listing *l, struct sourc
 	if (r != -ENOENT)
 		return r;
 	r = import_again(im, l);
-	return r == 0 ? make_all(im, l, ret) : r;
+	if (r == 0)
+		r = make_all(im, l, ret);
+	else
+		return r;
+	/* a file that the hub does not have any more; the list is kept all the same */
+	return r == -ENOENT ? -EIO : r;
 }
 
 static int find_kept(const struct import *im, struct listing *l, struct source **ret)

@@ -11,6 +11,7 @@
 
 #include "base/ingest.h"
 #include "cache/file.h"
+#include "cache/room.h"
 #include "import/internal.h"
 
 #define HEX (2 * SHA256_SIZE)
@@ -67,6 +68,19 @@ static int copy(struct source *source, struct file *file, uint8_t ret[SHA256_SIZ
 	return r;
 }
 
+/* An unnamed file of `size` bytes: where the cache is, or, if that disk is full, where others are. */
+static int open_unnamed(struct cache *cache, uint64_t size, struct file **ret)
+{
+	int r = file_unnamed(cache, ret);
+
+	if (r < 0)
+		return r;
+	r = file_reserve(*ret, size, true);
+	if (r < 0)
+		file_abort(*ret, false);
+	return r < 0 && room_is_full(r) && cache ? open_unnamed(NULL, size, ret) : r;
+}
+
 /*
  * Opens an object as a copy that no other process can write to: what is parsed of it later are the
  * bytes that were hashed. 0; -ENOENT; -EBADMSG: it was damaged, and is dropped; -errno.
@@ -80,14 +94,12 @@ static int open_copy(struct cache *cache, const uint8_t sha256[SHA256_SIZE], str
 
 	if (r < 0)
 		return r;
-	r = file_unnamed(cache, &file);
+	r = open_unnamed(cache, source->size, &file);
 	if (r < 0) {
 		source_unref(source);
 		return r;
 	}
-	r = file_reserve(file, source->size, true);
-	if (r == 0)
-		r = copy(source, file, found);
+	r = copy(source, file, found);
 	if (r == 0 && memcmp(found, sha256, SHA256_SIZE) != 0) {
 		cache_drop(cache, sha256, source->fd);
 		r = -EBADMSG;

@@ -203,8 +203,12 @@ def test_chunks_on_a_disk_that_is_fuller_than_it_says(disk, nginx, indexed, moun
             assert os.pread(f.fileno(), MIB, 0) == data[:MIB]
             disk.set('full', 'partials')
             assert f.read() == data
+            eventually('all of it is hashed', whole_is_hashed(m, 'model/large'))
         assert not lines_of(m.log(), 'sha256') and not lines_of(m.log(), 'No space')
         disk.set('none')
+    # what is in two files is no entry of the cache
+    full.check()
+    assert not [o for o in full.objects().values() if o.stat().st_size == len(data)]
 
 
 @needs_root
