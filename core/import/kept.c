@@ -68,7 +68,7 @@ static int copy(struct source *source, struct file *file, uint8_t ret[SHA256_SIZ
 	return r;
 }
 
-/* An unnamed file of `size` bytes: where the cache is, or, if that disk is full, where others are. */
+/* An unnamed file of `size` bytes: where the cache is or, if that disk is full, in TMPDIR. */
 static int open_unnamed(struct cache *cache, uint64_t size, struct file **ret)
 {
 	int r = file_unnamed(cache, ret);

@@ -352,8 +352,11 @@ bool mounter_serve(const struct mounting *m, int socket)
 	close_both(s.opener.fds);
 	opener_finish(&s.opener);
 	writer_stop(&s.log);
-	if (s.covered)
+	if (s.covered) {
+		/* this may take days: nobody is to wait for the end of its output */
+		daemon_drop_terminal();
 		wait_until_free(m->place->device);
+	}
 	return quit;
 }
 
