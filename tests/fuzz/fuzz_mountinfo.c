@@ -29,6 +29,7 @@ static void check(void *ctx, const struct mountinfo *m)
 
 		CHECK(strcmp(m->device, w->device) == 0 && strcmp(m->path, w->path) == 0);
 		CHECK(strcmp(m->type, w->type) == 0);
+		CHECK(m->id == w->id && m->parent == w->parent);
 		CHECK(strncmp(m->options, w->options, strlen(w->options)) == 0);
 		CHECK(strcmp(m->options + strlen(w->options), "\n") == 0);
 	}
@@ -85,7 +86,7 @@ static void round_trip(char *text, size_t n)
 
 		make_plain(t[0]);
 		make_plain(t[2]);
-		want[i] = (struct mountinfo){ t[0], t[1], t[2], t[3] };
+		want[i] = (struct mountinfo){ (unsigned)i, 1, t[0], t[1], t[2], t[3] };
 		for (char *c = t[3]; *c; c++)
 			*c = *c == '\n' ? ' ' : *c;
 		fprintf(f, "%zu 1 %s / ", i, t[0]);

@@ -345,7 +345,8 @@ static void check_answer(const char *text, const char *from)
 {
 	struct http_header header;
 	bool end = false;
-	static struct http_stream s = { .proxied = true };
+	static struct http http;
+	static struct http_stream s = { .http = &http, .proxied = true };
 	const char *why;
 	static char line[MAX_TEXT + 32];
 
