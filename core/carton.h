@@ -842,9 +842,11 @@ struct carton_cache_object {
 	 * call only.
 	 */
 	const char *path, *source;
+	/* An object that was fetched in part: `sha256` is its name here, `size` its bytes on disk. */
+	bool partial;
 };
 
-/* Calls `fn` for each object and each seal, until it returns another value than 0. */
+/* Calls `fn` for each object, each seal and each partial object, until it returns another value than 0. */
 int carton_cache_list(const struct carton_cache_options *options,
 		      int (*fn)(void *ctx, const struct carton_cache_object *object), void *ctx);
 

@@ -124,7 +124,7 @@ struct list_ctx {
 	cache_list_fn *fn;
 	void *ctx;
 	struct cache_names *names;
-	bool seals;
+	enum cache_kind kind;
 };
 
 /* The sha256 that a seal says it is of, which nothing has checked. */
@@ -145,14 +145,17 @@ static int list_one(void *ctx, const uint8_t sha256[32], const struct stat *st)
 	struct list_ctx *list = ctx;
 	struct cache_object object = { .size = (uint64_t)st->st_size,
 				       .used = st->st_mtime,
-				       .seal = list->seals };
+				       .kind = list->kind };
 
-	if (!list->seals && cache_is_damaged(st->st_mode))
+	if (list->kind == CACHE_OBJECT && cache_is_damaged(st->st_mode))
 		return 0;
 	memcpy(object.sha256, sha256, 32);
 	memcpy(object.name, sha256, 32);
-	if (list->seals)
+	if (list->kind == CACHE_SEAL)
 		seal_says(list->cache, &object);
+	/* it may have holes */
+	if (list->kind == CACHE_PARTIAL)
+		object.size = (uint64_t)st->st_blocks * 512;
 	cache_names_find(list->names, &object);
 	return list->fn(list->ctx, &object);
 }
@@ -164,9 +167,12 @@ int cache_list(struct cache *c, cache_list_fn *fn, void *ctx)
 
 	if (r == 0)
 		r = cache_each(c, list_one, &list);
-	list.seals = true;
+	list.kind = CACHE_SEAL;
 	if (r == 0)
 		r = cache_each_in(c->seals, list_one, &list);
+	list.kind = CACHE_PARTIAL;
+	if (r == 0)
+		r = cache_each_in(c->partial, list_one, &list);
 	cache_names_free(list.names);
 	return r;
 }

@@ -340,9 +340,13 @@ void cache_name_put(struct cache *cache, const uint8_t sha256[32], const char *p
 struct cache_object {
 	uint8_t sha256[32]; /* of the object; a seal says it, and nothing has checked that */
 	uint8_t name[32];   /* of the file */
-	uint64_t size;	    /* bytes of the object, or of the seal's file */
+	uint64_t size;	    /* bytes of the object or of the seal's file; of a partial, on disk */
 	int64_t used;	    /* last use, seconds since the epoch */
-	bool seal;
+	enum cache_kind {
+		CACHE_OBJECT,
+		CACHE_SEAL,
+		CACHE_PARTIAL,
+	} kind;
 	const char *path, *source; /* as cache_name_put() got them; NULL: not known */
 };
 
@@ -350,8 +354,8 @@ struct cache_object {
 typedef int cache_list_fn(void *ctx, const struct cache_object *object);
 
 /*
- * Calls `fn` for each published object, then for each seal, in no order. Returns 0, what `fn`
- * returned, or -errno.
+ * Calls `fn` for each published object, then for each seal, then for each partial, in no order.
+ * Returns 0, what `fn` returned, or -errno.
  */
 int cache_list(struct cache *cache, cache_list_fn *fn, void *ctx);
 

@@ -46,7 +46,8 @@ static int list_one(void *ctx, const struct cache_object *object)
 	const struct listing *l = ctx;
 	struct carton_cache_object shown = { .size = object->size,
 					     .used = object->used,
-					     .seal = object->seal,
+					     .seal = object->kind == CACHE_SEAL,
+					     .partial = object->kind == CACHE_PARTIAL,
 					     .path = object->path,
 					     .source = object->source };
 
@@ -94,7 +95,7 @@ static int compare_beginning(void *ctx, const struct cache_object *object)
 	char hex[2 * SHA256_SIZE + 1];
 
 	hex_encode(object->sha256, SHA256_SIZE, hex);
-	if (object->seal || strncasecmp(hex, b->digits, strlen(b->digits)) != 0)
+	if (object->kind != CACHE_OBJECT || strncasecmp(hex, b->digits, strlen(b->digits)) != 0)
 		return 0;
 	b->n++;
 	memcpy(b->sha256, object->sha256, SHA256_SIZE);
@@ -152,7 +153,7 @@ static int add_size(void *ctx, const struct cache_object *object)
 {
 	struct verify *v = ctx;
 
-	v->total += object->seal ? 0 : object->size;
+	v->total += object->kind == CACHE_OBJECT ? object->size : 0;
 	return 0;
 }
 
@@ -172,10 +173,14 @@ static int verify_one(void *ctx, const struct cache_object *object)
 	struct verify *v = ctx;
 	struct source *source;
 	struct ingested in;
-	int r = object->seal ? cache_seal_check(v->cache, object->name) :
-			       cache_read(v->cache, object->sha256, &how, &source, &in);
+	int r;
 
-	if (r == 0 && !object->seal) {
+	/* the bytes of a partial are hashed once all of them have come */
+	if (object->kind == CACHE_PARTIAL)
+		return 0;
+	r = object->kind == CACHE_SEAL ? cache_seal_check(v->cache, object->name) :
+					 cache_read(v->cache, object->sha256, &how, &source, &in);
+	if (r == 0 && object->kind == CACHE_OBJECT) {
 		/* a check is not a use: the entry keeps its last use */
 		futimens(source->fd, used);
 		source_unref(source);

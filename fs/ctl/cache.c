@@ -32,6 +32,7 @@ static void put_json_object(struct json_writer *w, const struct carton_cache_obj
 	json_bool(w, "seal", object->seal);
 	json_text(w, "path", object->path);
 	json_text(w, "source", object->source);
+	json_bool(w, "partial", object->partial);
 	json_end(w, '}');
 }
 
@@ -84,21 +85,29 @@ static void put_name(const struct carton_cache_object *object, unsigned columns)
 	term_short(path, room - part);
 }
 
+/* NULL: a file that is there as a whole. */
+static const char *kind_of(const struct carton_cache_object *object)
+{
+	return object->seal ? "seal" : object->partial ? "part" : NULL;
+}
+
 /* At a terminal: a row of the table. */
 static void put_row(const struct carton_cache_object *object, const char *date)
 {
+	const char *kind = kind_of(object);
 	char size[SIZE_TEXT];
 
-	put_cells(object->sha256, format_size(object->size, size), date,
-		  object->seal ? "seal" : "file");
+	put_cells(object->sha256, format_size(object->size, size), date, kind ? kind : "file");
 	put_name(object, name_columns());
 }
 
 /* Elsewhere: a line for each, for programs. */
 static void put_plain(const struct carton_cache_object *object, const char *date)
 {
-	printf("%s  %14" PRIu64 "  %s%s", object->sha256, object->size, date,
-	       object->seal ? "  seal" : "");
+	const char *kind = kind_of(object);
+
+	printf("%s  %14" PRIu64 "  %s%s%s", object->sha256, object->size, date, kind ? "  " : "",
+	       kind ? kind : "");
 	if (object->path && object->source) {
 		term_spaces(2);
 		term_put(object->source);
@@ -164,7 +173,7 @@ static int compare(const void *a, const void *b)
 	return strcmp(x->sha256, y->sha256);
 }
 
-static void put_total(uint64_t files, uint64_t seals, uint64_t bytes)
+static void put_total(uint64_t files, uint64_t seals, uint64_t parts, uint64_t bytes)
 {
 	char count[TERM_COUNT], size[SIZE_TEXT];
 
@@ -173,6 +182,8 @@ static void put_total(uint64_t files, uint64_t seals, uint64_t bytes)
 	       format_size(bytes, size), term_count(files, "file", count));
 	if (seals > 0)
 		printf(", %s", term_count(seals, "seal", count));
+	if (parts > 0)
+		printf(", %s of a file", term_count(parts, "part", count));
 	term_style(TERM_PLAIN);
 	putchar('\n');
 	if (seals > 0) {
@@ -185,7 +196,7 @@ static void put_total(uint64_t files, uint64_t seals, uint64_t bytes)
 
 static void put_table(const struct list *l)
 {
-	uint64_t seals = 0, bytes = 0;
+	uint64_t seals = 0, parts = 0, bytes = 0;
 
 	if (term_is_tty()) {
 		term_style(TERM_TITLE);
@@ -197,10 +208,11 @@ static void put_table(const struct list *l)
 	for (size_t i = 0; i < l->n; i++) {
 		put_object(&l->objects[i]);
 		seals += l->objects[i].seal;
+		parts += l->objects[i].partial;
 		bytes += l->objects[i].size;
 	}
 	if (term_is_tty())
-		put_total(l->n - seals, seals, bytes);
+		put_total(l->n - seals - parts, seals, parts, bytes);
 }
 
 static void put_json(const struct list *l)

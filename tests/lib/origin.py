@@ -400,7 +400,7 @@ class Cache:
         p = harness.ctl('cache', 'list', self.flag, uid=self.uid)
         assert p.returncode == 0, p.stderr
         return {line.split()[0]: int(line.split()[1]) for line in p.stdout.splitlines()
-                if line.split()[4:5] != ['seal']}
+                if line.split()[4:5] not in (['seal'], ['part'])}
 
 
 # ---- fixtures ----

@@ -496,7 +496,7 @@ def test_cache_commands(work, fault, cache):
     assert cache.list() == {h: N for h in hashes.values()}
     listed = json.loads(ctl('cache', 'list', '--json', cache.flag).stdout)
     assert {x['sha256']: x['size'] for x in listed} == {h: N for h in hashes.values()}
-    assert all(set(x) == {'sha256', 'size', 'used', 'seal', 'path', 'source'} and not x['seal'] and x['used'] == int(
+    assert all(set(x) == {'sha256', 'size', 'used', 'seal', 'path', 'source', 'partial'} and not x['seal'] and not x['partial'] and x['used'] == int(
         cache.objects()[x['sha256']].stat().st_mtime) for x in listed)
     assert {x['sha256']: (x['path'], x['source']) for x in listed} == {
         h: (f'model/{n}', str(work / 'm.carton')) for n, h in hashes.items()}

@@ -73,6 +73,22 @@ def test_what_is_read_is_fetched(nginx, remote, mount, cache):
         assert pread(m / NAME, 10000, len(LARGE) - 10) == LARGE[-10:]
 
 
+def test_what_is_there_in_part_is_listed(remote, mount, cache):
+    """With its size on disk, as gc counts it; it is no entry that verify hashes, or whose path is given."""
+    with mount(remote[0], *cache.options) as m:
+        assert pread(m / NAME, 8 * CHUNK, 0) == LARGE[:8 * CHUNK]
+    part, = [x for x in json.loads(ctl('cache', 'list', '--json', cache.flag).stdout) if x['partial']]
+    file, = partials(cache)
+    assert (part['sha256'], part['size'], part['seal']) == (file.name, file.stat().st_blocks * 512, False)
+    assert part['size'] >= 8 * CHUNK and part['used'] == int(file.stat().st_mtime)
+    line, = [x.split() for x in ctl('cache', 'list', cache.flag).stdout.splitlines() if file.name in x]
+    assert (line[1], line[4:]) == (str(part['size']), ['part'])
+    assert file.name not in cache.list() and ctl('cache', 'path', file.name, cache.flag).returncode == 1
+    assert ctl('cache', 'verify', cache.flag).stdout == '0 damaged entries removed\n' and partials(cache) == [file]
+    assert ctl('cache', 'gc', '0', cache.flag).returncode == 0
+    assert json.loads(ctl('cache', 'list', '--json', cache.flag).stdout) == []
+
+
 def test_what_is_here_is_counted(remote, mount, cache):
     """Chunks that were read are here, although the whole of their file was not hashed."""
     with mount(remote[0], '-o', 'ahead=off', *cache.options) as m:
