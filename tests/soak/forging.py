@@ -25,16 +25,16 @@ def overwrite(path, at, data):
 
 class Seals(Sealed):
     """
-    Seals are damaged, exchanged, made with another key, or given another header; the secret is replaced. What
-    they are of is right, so that costs a hash, and no error.
+    Seals are damaged, exchanged, made with another key, or given another header. What they are of is right, so
+    that costs a hash, and no error.
     """
     errors, hurts, round_s = set(), False, 0.4
     sizes = [MIB + 1, 2 * MIB, MIB + 1, 2 * MIB]
 
     def prime(self):
-        """And the same with a second cache, which has a key of its own."""
+        """And the same with a second cache and another key."""
         mine, self.cache = self.cache, Cache(self.where / 'stranger')
-        self.mounts[0].options = self.mount_options(0)
+        self.mounts[0].options = [*self.mount_options(0), '-o', f'cache_key={self.where}/stranger.key']
         super().prime()
         self.stranger, self.cache = self.cache, mine
         shutil.rmtree(self.where / 'primed')
@@ -49,10 +49,10 @@ class Seals(Sealed):
         return Kind.change(self, rng)
 
     def forge(self, rng):
-        seals = self.cache.seals()
+        seals = Cache(self.where / 'primed').seals()
         name, path = rng.choice(sorted(seals.items()))
         other = rng.choice(sorted(n for n in seals if n != name))
-        text, how = (self.where / 'primed/v1/seals' / name).read_bytes(), rng.choice(['flip', 'cut', 'stranger', 'renamed', 'header', 'zeros', 'secret'])
+        text, how = path.read_bytes(), rng.choice(['flip', 'cut', 'stranger', 'renamed', 'header', 'zeros'])
         if how == 'flip':
             at = rng.randrange(len(text))
             text = text[:at] + bytes([text[at] ^ 1 << rng.randrange(8)]) + text[at + 1:]
@@ -64,18 +64,17 @@ class Seals(Sealed):
             text = seals[other].read_bytes()
         elif how == 'header':
             text = text[:64] + seals[other].read_bytes()[64:]
-        elif how == 'zeros':
-            text = text[:92] + bytes(len(text) - 92)
         else:
-            path, text = self.cache.path / 'v1/seals/secret', bytes(32)
-        path.write_bytes(text)
+            text = text[:92] + bytes(len(text) - 92)
+        (self.cache.path / 'v1/seals' / path.name).write_bytes(text)
         return 1
 
 
 class SealCopies(Sealed):
     """
-    Other bytes of the same size have a right seal of the same cache, as they are in another carton. This seal is
-    put under the name of the right bytes, with its header changed or not, and the other bytes in their place.
+    Other bytes of the same size have a right seal of the same source, as they were in an earlier carton of this
+    name. This seal is put under the name of the right bytes, with its header changed or not, and the other bytes in
+    their place.
     """
     round_s = 0.5
     sizes = [MIB + 1, 2 * MIB, 3 * MIB, 2 * MIB + 7]
@@ -89,12 +88,14 @@ class SealCopies(Sealed):
         self.evil.write(self.where / 'evil.carton')
 
     def prime(self):
-        """Both cartons, with one cache."""
+        """Both cartons, with one cache, and at one path: seals of one source have one key."""
         m, right = self.mounts[0], self.content
-        m.source, self.content = self.where / 'evil.carton', self.others
+        shutil.copy(self.where / 'evil.carton', self.source(0))
+        self.content = self.others
         super().prime()
         shutil.rmtree(self.where / 'primed')
-        m.source, self.content = self.source(0), right
+        self.source(0).write_bytes(self.whole)
+        self.content = right
         m.start()
         for path, data in right.items():
             assert harness.read_file(f'{m.where}/{path}') == data
