@@ -31,7 +31,7 @@ import mmap
 import operator
 import os
 import weakref
-# gevent and eventlet replace what threading and queue have, and wait for greenlets only; these they leave
+# gevent and eventlet replace threading and queue, and then a wait is for greenlets only; they do not replace these
 from _queue import SimpleQueue
 from _thread import RLock, get_native_id
 
@@ -123,7 +123,7 @@ def _check_process(pid):
 
 
 class _NotCopied:
-    """What the library holds for it is freed once, at its end."""
+    """An object that cannot be copied: what the library holds for it is freed once, at its end."""
 
     def __reduce_ex__(self, protocol):
         raise TypeError(f'cannot copy or pickle a {type(self).__name__}: open it again')
@@ -133,9 +133,9 @@ class _NotCopied:
 
 _waits, _numbers = {}, itertools.count(1)
 _calling = set()        # threads of the library that are in _on_done(), by number
-_late = []              # cartons that were garbage there: carton_close() would wait for that thread
+_late = []              # handles of cartons to close: in _on_done(), carton_close() would wait for its own thread
 
-for _shared in _waits, _calling, _late:        # of a fork they are nobody's
+for _shared in _waits, _calling, _late:        # the threads that have added to them are not in the child
     os.register_at_fork(after_in_child=_shared.clear)
 
 
@@ -215,7 +215,7 @@ class File(_NotCopied, io.RawIOBase):
         self.size = stat.size
 
     def _locked(self):
-        """Of a fork it may stay locked for good, by a thread that is not there."""
+        """The lock; in a forked process an error, since a thread that is not there may hold the lock for good."""
         _check_process(self._pid)
         return self._lock
 
@@ -347,7 +347,7 @@ _kinds = {name: kind for name, kind in _Options._fields_ if kind is not c_void_p
 
 
 def _option(name, value):
-    """The value as the member of that name takes it."""
+    """The value for the member `name` of _Options."""
     if name not in _kinds:
         near = difflib.get_close_matches(name, _kinds, 1)
         raise TypeError(f'no such option: {name}' + ''.join(f'; did you mean {n}?' for n in near))

@@ -23,7 +23,7 @@ _BASE = {'use_listings_cache', 'listings_expiry_time', 'max_paths', 'skip_instan
 
 
 def _of_a_file(options):
-    """Those of the file system come too late here. fsspec and its callers pass on others, for other file systems."""
+    """Refuses options of the file system, which come too late here. Others are for other file systems, and are ignored."""
     for name in options:
         if difflib.get_close_matches(name, carton._kinds, 1, .8):
             raise TypeError(f'{name} is no option for a file, only for the file system')

@@ -92,7 +92,10 @@ static bool is_below(const struct entry *e, const struct entry *dir)
 	       memcmp(e->name, dir->name, dir->name_len) == 0;
 }
 
-/* The entries are sorted. A directory has no content here, so once is enough. */
+/*
+ * Drops the entries of the container's own directory, and repeated ones of a directory: they have
+ * no content. The entries are sorted.
+ */
 static void drop_repeated(struct container *c)
 {
 	size_t n = 0;

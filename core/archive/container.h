@@ -25,11 +25,11 @@ enum entry_kind {
 	ENTRY_SYMLINK,
 };
 
-/* zip: how the archive writes the name of an entry. */
+/* How a zip archive writes the name of an entry. */
 enum entry_raw {
 	RAW_SAME,
-	RAW_DOT,     /* with "./" before it */
-	RAW_UNICODE, /* in any code page, and in the extra field 0x7075 in UTF-8 */
+	RAW_DOT,     /* "./" is before the name */
+	RAW_UNICODE, /* the name is in a code page; the extra field 0x7075 has it in UTF-8 */
 };
 
 /* There may be millions: 48 bytes. */
@@ -175,9 +175,9 @@ ssize_t container_compare(struct container *c);
 void container_damaged(struct container *c, const struct entry *e);
 
 /*
- * For implementations: sorts the entries, leaves out those of the container's own directory, which
- * have no name, and of directories that are there again, and checks the others against each other.
- * 0 or -EBADMSG, logged.
+ * For implementations: sorts the entries, drops those of the container's own directory, which have
+ * no name, and repeated ones of a directory, and checks the others against each other. 0 or
+ * -EBADMSG, logged.
  */
 int container_index(struct container *c);
 

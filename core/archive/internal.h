@@ -10,7 +10,7 @@
 #include "archive/zip.h"
 
 #define ZIP_DESCRIPTOR_MAX 24
-#define FLAGS_LEVEL (1 << 1 | 1 << 2) /* how well Deflate has compressed */
+#define FLAGS_LEVEL (1 << 1 | 1 << 2) /* the level of Deflate */
 
 /* Stored bytes of a directory, which decode to nothing: an empty frame of zstd has 9 to 14. */
 #define MAX_DIRECTORY_DATA 64
@@ -66,8 +66,8 @@ struct zip_name {
 };
 
 /*
- * Finds the name that readers agree on, which may not be a valid path. `header`: the `len` bytes of
- * the header.
+ * Finds the name that readers agree on, which may not be a valid path. `header`: the name in the
+ * header, of `len` bytes.
  */
 const char *zip_find_name(const struct zip_extra *x, const char *header, size_t len, unsigned flags,
 			  struct zip_name *ret);

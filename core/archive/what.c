@@ -23,7 +23,7 @@
 #define POINTER_MIN 100 /* bytes: a version, an oid and a size take more */
 #define POINTER_MAX 1024
 #define POINTERS_READ 10000 /* limits the files that are read */
-#define NAMES_READ 1000	    /* of a directory that is no carton */
+#define NAMES_READ 1000	    /* limits the names that are read of a directory */
 #define PICKLE "is a pickle, which runs code when it is loaded: save the model as safetensors"
 
 /* The first that fits. Text is compared in any case of letters, and behind white space. */
@@ -97,7 +97,7 @@ static bool has_carton(int fd, const char *dir)
 	return true;
 }
 
-/* Finds a directory in `fd` that is a carton. False: there is none among the first. */
+/* Finds a directory in `fd` that is a carton. False: none is, of the first NAMES_READ names. */
 static bool find_unpacked(int fd, char ret[MAX_COMPONENT + 1])
 {
 	int copy = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -135,8 +135,8 @@ int what_refuse_directory(int fd)
 }
 
 /*
- * The next entry from *at on that is carton.toml in a directory with an entry `other`: its path
- * begins with *ret_n bytes of the directory's. NULL: there is none.
+ * Finds the next carton.toml, from entry *at on, whose directory also has an entry `other`. Returns
+ * its path, of which the first *ret_n bytes are the directory. NULL: there is none.
  */
 static const char *next_below(const struct container *c, const char *other, size_t *at,
 			      size_t *ret_n)

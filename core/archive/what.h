@@ -20,7 +20,7 @@ int what_refuse_directory(int fd);
 /* The same of a container without MANIFEST: a directory, or a zip file. */
 int what_refuse_container(const struct container *c);
 
-/* Warns of directories of a container, which is to be packed, that are cartons. */
+/* Warns of each directory in a container that is a carton. The container is to be packed. */
 void what_say_cartons(const struct container *c);
 
 /*

@@ -12,7 +12,7 @@
 #define PREFETCH_MAX (8 * MIB)
 #define PREFETCH_GAP (128 * KIB)
 
-/* what an archive may begin with that could have been split */
+/* marks at the beginning of archives that could have been split */
 #define SPLIT_SIG 0x08074b50
 #define NOT_SPLIT_SIG 0x30304b50
 
@@ -28,7 +28,7 @@ static int compare_offsets(const void *a, const void *b)
 /* The least and most bytes of local header, data and descriptor, by the central header. */
 static uint64_t least_room(const struct entry *e)
 {
-	/* in a code page, the name may be of any length; the local header says */
+	/* a name in a code page may have any length, which only the local header says */
 	return LOCAL_SIZE + (e->raw == RAW_UNICODE ? 0 : e->name_len + (e->kind == ENTRY_DIR)) +
 	       e->stored + (e->flags & ENTRY_DESCRIPTOR ? 12 : 0);
 }
@@ -81,8 +81,8 @@ static int order_by_offset(const struct container *c, struct entry ***ret)
 }
 
 /*
- * A writer that is ready for several disks (4.4.1.3, 8.5.4) begins with a mark, also if it needs
- * one disk only.
+ * Checks what is before the first entry: nothing, or the mark of a writer that was ready for
+ * several disks (4.4.1.3, 8.5.4), also where one disk was enough.
  */
 static int check_begin(const struct zip *z, uint64_t first)
 {

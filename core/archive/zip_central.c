@@ -84,13 +84,13 @@ static bool is_same_shape(const struct zip_name *bytes, const char *name, size_t
 }
 
 /*
- * 4.6.9: version 1, crc of the header's name, then the name in UTF-8. With a wrong crc the name was
- * changed later, and the field does not count. With the UTF-8 flag, or another version, only some
- * readers take it.
+ * 4.6.9: version 1, crc of the header's name, then the name in UTF-8. If the crc is wrong, the
+ * header's name was changed later, and the field does not count. With the UTF-8 flag, or another
+ * version, only some readers use the field.
  *
- * Older Pythons do not know the field, and show the bytes as code page 437. So it names nothing
- * that is ASCII, which no writer needs it for, and which they may show of another entry.
- * container_may_have() relies on that, too.
+ * Older Pythons do not know the field, and show the bytes of the header as code page 437. So the
+ * field may not have a name in ASCII: no writer needs the field for that, and older Pythons may
+ * show another entry under this name. container_may_have() relies on that, too.
  */
 static const char *read_unicode_path(const struct zip_extra *x, unsigned flags,
 				     struct zip_name *name)
@@ -243,8 +243,8 @@ static const char *find_kind(struct entry *e, const uint8_t *h, bool slash)
 }
 
 /*
- * Without the UTF-8 flag, some readers take a name as code page 437 (APPNOTE D.1), unless it has
- * the field for names in UTF-8.
+ * Some readers take a name without the UTF-8 flag as code page 437 (APPNOTE D.1), unless the entry
+ * has the extra field for names in UTF-8.
  */
 static const char *check_name(const struct zip_name *name, unsigned flags)
 {

@@ -125,8 +125,8 @@ static int read_zip64(const struct zip *z, const uint8_t *locator, const uint8_t
 	int r;
 
 	/*
-	 * OneDrive and Windows write that there are 0 disks. libarchive takes the locator for none
-	 * then, so nothing else may lead to a directory.
+	 * OneDrive and Windows write that there are 0 disks. libarchive then ignores the locator,
+	 * so the end record itself may not lead to a directory.
 	 */
 	if (get_le32(locator + 16) == 0 && get_le32(eocd + 12) == UINT32_MAX &&
 	    get_le32(eocd + 16) == UINT32_MAX)

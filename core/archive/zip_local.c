@@ -26,7 +26,7 @@ static bool descriptor_agrees(const struct entry *e, const uint8_t *d, size_t n)
 	return get_le32(d + 4) == e->stored && get_le32(d + 8) == e->size;
 }
 
-/* The flag bits that do not change what is read, of Deflate and of a name in ASCII. */
+/* The flag bits that change nothing: the level of Deflate, and the UTF-8 flag of an ASCII name. */
 static unsigned ignored_flags(const struct entry *e)
 {
 	return (e->method == METHOD_DEFLATE ? FLAGS_LEVEL : 0) |

@@ -41,7 +41,7 @@ static int compare_hash(struct stream *in, uint64_t size, struct object *o)
 	int r;
 
 	if (!object_known_sha256(o, sha256)) {
-		/* then it is */
+		/* the sha256 is known once the content has been read */
 		r = object_get_wait(o, NULL);
 		if (r < 0)
 			return r;

@@ -97,7 +97,7 @@ static int add_size(struct reader *rd, const struct toml_step *key, const struct
 	return 0;
 }
 
-/* Another program may know the scheme. One of http that is malformed is a mistake for all. */
+/* Another program may know the scheme. A malformed URL of http is a mistake for all programs. */
 static bool may_be_of_others(const struct toml_value *v)
 {
 	return v->type == TOML_STRING && strncasecmp(v->str, "http://", 7) != 0 &&
@@ -113,7 +113,7 @@ static int leave_out_url(struct link *link, size_t line, const char *why)
 	return 0;
 }
 
-/* Lines that are malformed are ignored: then the name is the hash, which no content has. */
+/* Ignores a malformed line: then the name is taken as the sha256, which no content has. */
 static int add_git(struct reader *rd, const struct toml_step *key, const struct toml_value *v)
 {
 	struct git_line g;
@@ -253,7 +253,7 @@ static void set_no_url(struct link *link)
 		set_fault(link, link->line, "no URL");
 }
 
-/* The same. Only what is small and has a size can be compared with git's id. */
+/* Gives links their git ids. Only content that is small and has a size can be compared with one. */
 static int join_git(struct reader *rd)
 {
 	for (size_t i = 0; i < rd->n_git; i++) {

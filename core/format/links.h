@@ -15,8 +15,8 @@
  *
  * [sizes] is optional, and readers that do not know it ignore it: with it, no server is asked how
  * long a file is. [git] is written only for repositories of a hub, and read only from LINKS that we
- * have made ourselves: such content has the id that git gives it, a sha1, and its sha256 is known
- * once somebody has read it. Until then MANIFEST has the name in place of the sha256 (git_name() of
+ * have made ourselves: it has git's ids, which are sha1, of contents whose sha256 is known once
+ * somebody has read them. Until then MANIFEST has the name in place of the sha256 (git_name() of
  * base/digest.h). [left_out] is optional, too: it counts the files of a repository that MANIFEST
  * cannot hold, and names the first of them, at most MAX_REPORTED.
  *
@@ -39,7 +39,7 @@
 
 #define LINKS_NO_SIZE UINT64_MAX
 
-/* Content whose sha256 is not known before it was read once. */
+/* Content whose sha256 is not known until it has been read once. */
 struct late {
 	uint8_t git_id[SHA1_SIZE];
 	uint8_t sha256[SHA256_SIZE]; /* constant once `known` is set */
@@ -55,7 +55,7 @@ struct link {
 	size_t line;	     /* of `fault`, else of the hash */
 	const char *fault;   /* why it cannot be used; NULL: usable */
 	size_t bad_line;     /* of `bad_url` */
-	const char *bad_url; /* why a URL is left out, which no server can deliver; NULL: none is */
+	const char *bad_url; /* why a URL was left out of `urls`; NULL: none was */
 	struct late *late;   /* owned; use link_late(); NULL: none */
 	atomic_size_t first; /* the URL that worked last */
 };
@@ -87,8 +87,8 @@ void links_of_user(struct links *l);
 struct link *links_find(const struct links *l, const uint8_t sha256[SHA256_SIZE]);
 
 /*
- * What git calls the content; NULL: `sha256` is the hash of the content. LINKS of others may not
- * say that some sha1 will do where MANIFEST has a sha256. `link` may be NULL.
+ * The git id of the content; NULL: `sha256` is the hash of the content. Only LINKS that we have
+ * made count: LINKS of others must not replace a sha256 of MANIFEST by a sha1. `link` may be NULL.
  */
 static inline struct late *link_late(const struct link *link)
 {

@@ -239,7 +239,10 @@ static int check_files(struct container *c, const char *directory)
 			 "has no files of a model, in model/ or, without that, at its top");
 }
 
-/* Warns of what pack will refuse as it was called. `dir` may have the model at its top. */
+/*
+ * Warns of symlinks to directories, which pack will refuse. `dir` may have the model at its top,
+ * while names of entries begin with model/.
+ */
 static void say_directory_links(const struct container *c, int dir)
 {
 	unsigned found = 0;

@@ -13,17 +13,17 @@
 #define MODEL "model/"
 #define TOML "carton.toml"
 
-/* The list compared with MANIFEST, its names taken in one of two ways. */
+/* The list compared with MANIFEST, where its names are relative to one directory. */
 struct reading {
 	size_t next;	    /* the line of MANIFEST behind that of the last file */
 	uint8_t *listed;    /* a bit for each line of MANIFEST */
-	struct reason file; /* what is wrong with the first faulty file; "": nothing */
+	struct reason file; /* the first fault of a file; "": none */
 };
 
 /*
  * Which reading counts follows from the signature alone: MANIFEST is the attacker's, and could
- * show the same files in other places. A list of a carton has its TOML, wherever in the list that
- * is, so both readings are made until then; the wrong one mostly ends at its first file.
+ * show the same files in other places. The list of a carton has its TOML, at any place in the list.
+ * So both readings are made; the wrong one mostly ends at its first file.
  */
 struct statement {
 	struct scan *s;
@@ -32,13 +32,13 @@ struct statement {
 	char type[256], predicate[256], method[64], hash[64];
 	char *ignored[MAX_IGNORED];
 	size_t n_ignored;
-	bool lists_toml;
-	struct reading carton, model; /* the names are relative to the carton, or to model/ */
+	bool lists_toml;	      /* so `carton` counts, else `model` */
+	struct reading carton, model; /* the directory to which names are relative */
 	size_t n;		      /* files so far */
 	/* The last two names, and their place in a buffer with MODEL before each. */
 	char names[2][sizeof(MODEL) + MAX_PATH_LEN];
 	bool by_bytes, by_parts; /* the order so far may be this one */
-	struct reason file;	 /* what is wrong with the first that is so in any reading */
+	struct reason file;	 /* the first fault that both readings have; "": none */
 };
 
 /* ---- one file ---- */
@@ -253,10 +253,15 @@ static int check_types(const struct statement *st)
 
 /* ---- each line of MANIFEST ---- */
 
+static const struct reading *chosen_reading(const struct statement *st)
+{
+	return st->lists_toml ? &st->carton : &st->model;
+}
+
 /* Sets the reason if a file is not as MANIFEST says. */
 static int check_files(const struct statement *st)
 {
-	const struct reading *in = st->lists_toml ? &st->carton : &st->model;
+	const struct reading *in = chosen_reading(st);
 
 	if (*st->file.text)
 		return reason_set(st->why, -EBADMSG, "%s", st->file.text);
@@ -291,7 +296,7 @@ static bool is_left_out(const struct statement *st, const char *path)
 
 static bool is_listed(const struct statement *st, size_t i)
 {
-	return (st->lists_toml ? &st->carton : &st->model)->listed[i / 8] >> i % 8 & 1;
+	return chosen_reading(st)->listed[i / 8] >> i % 8 & 1;
 }
 
 /* Puts the lines that are not listed behind the others; both stay in their order. */

@@ -30,7 +30,7 @@ int lists_add_link(struct buf *links, const uint8_t sha256[SHA256_SIZE],
 int lists_begin_sizes(struct buf *links);
 int lists_add_size(struct buf *links, const uint8_t sha256[SHA256_SIZE], uint64_t size);
 
-/* Then git's ids of what is known by such an id, likewise; the name is git_name() of the id. */
+/* Then git's ids of contents whose sha256 is not known; the name is git_name() of the id. */
 int lists_begin_git(struct buf *links);
 int lists_add_git(struct buf *links, const uint8_t name[SHA256_SIZE], const uint8_t id[SHA1_SIZE]);
 
