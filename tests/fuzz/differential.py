@@ -6,10 +6,10 @@ Does every reader of zip archives see the same thing in what we accept?
     differential.py BUILD [--runs N] [--seed N] [--keep DIRECTORY] [FILE ...]
 
 Feeds archives to core/archive, Python's zipfile, libarchive (seekable and streaming) and libzip: FILEs, or
-the constructed ones below and N mutants. The forms that other programs write (forms()) are extracted by
-unzip and 7-Zip, too: what is taken is read alike by all of these. An archive we refuse is fine. In one that we accept, each
-entry must be the same for every reader that opens the archive: name, kind, size and content. A reader
-that fails on an entry has not shown another one.
+the constructed ones below and N mutants. An archive we refuse is fine. In one that we accept, each entry must
+be the same for every reader that opens the archive: name, kind, size and content. A reader that fails on an
+entry has not shown another one. The forms that other programs write (forms()) are extracted by unzip and
+7-Zip, too, and each says who has to read it, or that we refuse it.
 
 If an entry cannot be read by us (it is damaged, or its local header disagrees), `cartonctl verify` refuses
 the archive. A mount still shows the good entries: only zipfile, which also goes by the central directory,

@@ -20,7 +20,7 @@ UNPRIVILEGED = ('setpriv', '--reuid=65534', '--regid=65534', '--clear-groups', '
 
 @contextlib.contextmanager
 def device(where, options='user_id=65534,group_id=65534', flags=1 | 2 | 4):
-    """An open /dev/fuse that is mounted at `where`, for uid 65534 unless the options say otherwise; ro,nosuid,nodev."""
+    """An open /dev/fuse that is mounted at `where`, by default for uid 65534 and with ro,nosuid,nodev."""
     fd = os.open('/dev/fuse', os.O_RDWR)
     data = f'fd={fd},rootmode=40000,{options},allow_other'
     if LIBC.mount(b'carton', os.fsencode(where), b'fuse.cartonfs', flags, data.encode()):

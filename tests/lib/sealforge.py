@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-What somebody can put into a cache who has no key of it, byte by byte: notes and seals as versions before 0.3 made them,
-with the key in the cache; and copies of those that another source has made.
+What somebody can put into a cache without its key, byte by byte: objects, notes as versions before 0.3 made them, and
+seals with a key that lies in the cache.
 """
 import ctypes
 import hashlib

@@ -105,7 +105,7 @@ static void late_end(struct fixture *f)
 	links_free(f->links);
 }
 
-/* Puts the text into the cache, and a note that leads from `name` to it. */
+/* Puts the text into the cache, and a hint that leads from `name` to it. */
 static void keep(struct cached *e, const uint8_t name[SHA256_SIZE], const char *text)
 {
 	char hex[2 * SHA256_SIZE + 1];
@@ -143,18 +143,18 @@ static void test_from_the_cache(void **state)
 	late_end(&f);
 }
 
-/* The note of somebody who writes there leads to other bytes, of the same size. */
+/* The hint of somebody who writes to the cache leads to other bytes, of the same size. */
 static void test_a_note_of_others(void **state)
 {
 	struct cached *e = *state;
 	struct fixture f = late_of(e);
 	uint8_t found[SHA256_SIZE];
-	char note[MAX_CACHE_VALIDATOR + 1];
+	char hint[MAX_CACHE_VALIDATOR + 1];
 
 	keep(e, f.name, evil);
 	assert_int_equal(get(f.object), -ENETUNREACH);
 	assert_false(object_known_sha256(f.object, found));
-	assert_int_equal(cache_hint_get(e->cache, f.name, note, sizeof(note)), -ENOENT);
+	assert_int_equal(cache_hint_get(e->cache, f.name, hint, sizeof(hint)), -ENOENT);
 	late_end(&f);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A program into which it is loaded by LD_PRELOAD takes CLOCK, seconds since 1970, for the time of
- * day. What measures how long something takes is as it is.
+ * day. Clocks that measure how long something takes are unchanged.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

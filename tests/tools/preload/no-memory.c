@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Fails one allocation of a program, into which it is loaded by LD_PRELOAD: the one whose number is
- * NO_MEMORY_AT, from 1, and with NO_MEMORY_ON each one after it, too. Counts those of all threads,
- * and of processes that were forked, in the first 8 bytes of the file NO_MEMORY_COUNT.
+ * NO_MEMORY_AT, from 1, and with NO_MEMORY_ON each one after it, too. Counts the allocations of all
+ * threads and of forked processes, in the first 8 bytes of the file NO_MEMORY_COUNT.
  *
- * Not those of libseccomp, which has double frees of its own where it has no memory, and of ld.so,
- * before the program begins.
+ * Allocations of libseccomp, which frees memory twice where it gets none, are neither counted nor
+ * failed, nor are those of ld.so before the program begins.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A limit of threads: of those that a program starts, into which it is loaded by LD_PRELOAD, the
- * first THREADS can be had.
+ * A limit of threads: a program into which it is loaded by LD_PRELOAD can start THREADS of them;
+ * pthread_create() then fails with EAGAIN.
  */
 #include <dlfcn.h>
 #include <errno.h>
