@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the cache has of hubs. Notes say which object: "<sha256> <commit>" of a carton, "<sha256>"
- * of a signature; hints that of a small file. All are hashed before they are used, and a small file
- * is compared with its git id. Texts of an artifact have the digest that names them.
+ * of a signature; hints say it of small files. All objects are hashed before they are used, and
+ * small files are compared with their git ids. Texts of an artifact are found by their digests.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,25 +68,14 @@ static int copy(struct source *source, struct file *file, uint8_t ret[SHA256_SIZ
 	return r;
 }
 
-/* An unnamed file of `size` bytes: where the cache is or, if that disk is full, in TMPDIR. */
-static int open_unnamed(struct cache *cache, uint64_t size, struct file **ret)
-{
-	int r = file_unnamed(cache, ret);
-
-	if (r < 0)
-		return r;
-	r = file_reserve(*ret, size, true);
-	if (r < 0)
-		file_abort(*ret, false);
-	return r < 0 && room_is_full(r) && cache ? open_unnamed(NULL, size, ret) : r;
-}
-
 /*
- * Opens an object as a copy that no other process can write to: what is parsed of it later are the
- * bytes that were hashed. 0; -ENOENT; -EBADMSG: it was damaged, and is dropped; -errno.
+ * Opens an unnamed copy of an object, to which no other process can write: the bytes that are
+ * parsed later are those that were hashed. 0; -ENOENT; -EBADMSG: it was damaged, and is dropped;
+ * -errno.
  */
 static int open_copy(struct cache *cache, const uint8_t sha256[SHA256_SIZE], struct source **ret)
 {
+	struct room room = { .cache = cache };
 	uint8_t found[SHA256_SIZE];
 	struct source *source;
 	struct file *file;
@@ -94,7 +83,8 @@ static int open_copy(struct cache *cache, const uint8_t sha256[SHA256_SIZE], str
 
 	if (r < 0)
 		return r;
-	r = open_unnamed(cache, source->size, &file);
+	room.size = source->size;
+	r = room_open(&room, &file);
 	if (r < 0) {
 		source_unref(source);
 		return r;
