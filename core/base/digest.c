@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <openssl/core_names.h>
+#include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/params.h>
 #include <pthread.h>
@@ -20,12 +21,12 @@
  * of the time of a mount. OpenSSL 3.0 reads openssl.cnf at the first digest in any context.
  */
 struct library {
-	OSSL_LIB_CTX *context; /* NULL: no memory for it. OpenSSL takes NULL for its default one */
+	OSSL_LIB_CTX *context; /* NULL: no memory; OpenSSL would take its default context for it */
 	EVP_MD *sha256;	       /* NULL: not available; so is poly1305 */
 	EVP_MAC *poly1305;
 };
 
-/* What is there already stays: other threads have used none of it. */
+/* Loads what an earlier call could not load. False: no memory, or not available. */
 static bool load(struct library *l)
 {
 	if (!l->context)
@@ -38,8 +39,8 @@ static bool load(struct library *l)
 }
 
 /*
- * Loaded once: looking up an algorithm takes longer than hashing a small file. Where there was no
- * memory, the next caller tries it again.
+ * Loaded once: looking up an algorithm takes longer than hashing a small file. If the loading
+ * fails, for example without memory, the next caller tries it again.
  */
 static const struct library *library(void)
 {
@@ -122,6 +123,11 @@ int hmac_sha256(const void *key, size_t n_key, const void *data, size_t n,
 			 SHA256_SIZE, NULL) ?
 		       0 :
 		       -EIO;
+}
+
+bool mac_matches(const void *a, const void *b, size_t n)
+{
+	return CRYPTO_memcmp(a, b, n) == 0;
 }
 
 int git_blob_id(const void *data, size_t n, uint8_t ret_id[SHA1_SIZE])
@@ -306,14 +312,7 @@ int box_open(const struct box_of *b, const uint8_t lock[BOX_LOCK_SIZE])
 
 int key_derive(const uint8_t secret[KEY_SIZE], const char *purpose, uint8_t ret_key[KEY_SIZE])
 {
-	OSSL_LIB_CTX *context = library()->context;
-	size_t n = 0;
+	_Static_assert(KEY_SIZE == SHA256_SIZE, "a key is a MAC");
 
-	if (!context)
-		return -ENOMEM;
-	return EVP_Q_mac(context, "HMAC", NULL, "SHA256", NULL, secret, KEY_SIZE,
-			 (const unsigned char *)purpose, strlen(purpose), ret_key, KEY_SIZE, &n) &&
-			       n == KEY_SIZE ?
-		       0 :
-		       -EIO;
+	return hmac_sha256(secret, KEY_SIZE, purpose, strlen(purpose), ret_key);
 }

@@ -12,6 +12,7 @@
 #ifndef CARTON_BASE_DIGEST_H
 #define CARTON_BASE_DIGEST_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -40,6 +41,9 @@ int sha256_mem(const void *data, size_t n, uint8_t ret_hash[SHA256_SIZE]);
 /* HMAC-SHA256 (RFC 2104): 0, -ENOMEM or -EIO. */
 int hmac_sha256(const void *key, size_t n_key, const void *data, size_t n,
 		uint8_t ret_mac[SHA256_SIZE]);
+
+/* Are the `n` bytes equal? Takes as long wherever they differ, so no MAC can be guessed by time. */
+bool mac_matches(const void *a, const void *b, size_t n);
 
 /* The key of tags. Any number of threads may use one tagger at once. */
 struct tagger;
@@ -92,8 +96,8 @@ int key_derive(const uint8_t secret[KEY_SIZE], const char *purpose, uint8_t ret_
 int git_blob_id(const void *data, size_t n, uint8_t ret_id[SHA1_SIZE]);
 
 /*
- * The name of content of which only that id is known: sha256 of "git " and the id in hex. It is no
- * sha256 of content that anybody can make.
+ * Makes a name for content of which only that id is known: the sha256 of "git " and the id in hex.
+ * Of all content, only that text itself has this sha256.
  */
 int git_name(const uint8_t id[SHA1_SIZE], uint8_t ret_name[SHA256_SIZE]);
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The key of a source, and small texts. A note is a hint whose name is a MAC of its key, and whose
- * text has a MAC of both in front: 64 hex digits.
+ * The key of a source, and small texts: hints and notes. The file of a note is named by a MAC of
+ * the key of the note. It begins with a code, a MAC of that key and the text, in 64 hex digits.
  */
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "cache/internal.h"
 
-#define CODE_SIZE (2 * SHA256_SIZE) /* of a note, in front of its text */
+#define CODE_SIZE (2 * SHA256_SIZE) /* of the code, in front of the text */
 
 /* ---- the key ---- */
 
@@ -71,7 +71,7 @@ int cache_hint_get(struct cache *c, const uint8_t key[32], char *ret_text, size_
 		r = pread_full(fd, ret_text, (size_t)st.st_size, 0);
 	if (r == 0) {
 		ret_text[st.st_size] = '\0';
-		futimens(fd, used); /* best effort: the hint is kept for some time after it */
+		futimens(fd, used); /* best effort: a hint is kept for some time after its use */
 	}
 	fd_close(fd);
 	return r;
@@ -88,8 +88,8 @@ void cache_hint_drop(struct cache *c, const uint8_t key[32])
 /* ---- notes ---- */
 
 /*
- * A note in memory: its key, then, as in its file, the code and the text. The code is of the key
- * and the text, so a copy under another name says nothing.
+ * A note in memory: its key, and the code and the text as in its file. The code is made of the key,
+ * too, so a copy of the file under another name is no note.
  */
 struct note {
 	uint8_t key[32];
@@ -141,7 +141,7 @@ int cache_note_put(struct cache *c, const uint8_t key[32], const char *text)
 	return r;
 }
 
-/* Reads the file of a note to `note`. -ENOENT: none, or of another key. */
+/* Reads a note. -ENOENT: there is none, or its file was made with another key. */
 static int get(struct cache *c, const uint8_t key[32], struct note *note)
 {
 	uint8_t name[32];
@@ -156,7 +156,7 @@ static int get(struct cache *c, const uint8_t key[32], struct note *note)
 		return -ENOENT;
 	memcpy(note->key, key, sizeof(note->key));
 	r = code_of(c, note, code);
-	return r == 0 && memcmp(note->code, code, CODE_SIZE) != 0 ? -ENOENT : r;
+	return r == 0 && !mac_matches(note->code, code, CODE_SIZE) ? -ENOENT : r;
 }
 
 int cache_note_get(struct cache *c, const uint8_t key[32], char *ret_text, size_t n)
