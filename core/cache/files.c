@@ -55,11 +55,7 @@ void cache_sidecar_name(const uint8_t sha256[32], char ret_name[SIDECAR_NAME_SIZ
 	memcpy(ret_name + 64, SIDECAR_SUFFIX, sizeof(SIDECAR_SUFFIX));
 }
 
-/*
- * An open of a FIFO would wait for its other end, and an open of a device may do anything. So the
- * kind of the file is checked before it is opened, and again when it is open.
- */
-/* Gives the owner those rights that an odd umask has taken from what was made. */
+/* Gives the owner of a new file or directory the rights that an odd umask has taken away. */
 static int give_owner(int fd, mode_t mode)
 {
 	struct stat st;
@@ -69,6 +65,10 @@ static int give_owner(int fd, mode_t mode)
 	return (st.st_mode & mode) == mode || fchmod(fd, mode) == 0 ? 0 : -errno;
 }
 
+/*
+ * An open of a FIFO would wait for its other end, and an open of a device may do anything. So the
+ * kind of the file is checked before it is opened, and again when it is open.
+ */
 int cache_open_file(int dir, const char *name, int flags, int *ret_fd)
 {
 	struct stat st;
@@ -84,7 +84,7 @@ int cache_open_file(int dir, const char *name, int flags, int *ret_fd)
 	else if (!S_ISREG(st.st_mode))
 		r = -EISDIR;
 	else if (flags & O_CREAT)
-		give_owner(fd, 0600); /* without them, a later run says why it cannot be opened */
+		give_owner(fd, 0600); /* if that fails, a later run logs why it cannot open it */
 	if (r < 0)
 		fd_close(fd);
 	else
@@ -101,7 +101,7 @@ int cache_make_dir(int at, const char *name)
 	fd = openat(at, name, O_RDONLY | O_DIRECTORY | OPEN_FLAGS);
 	r = fd < 0 ? -errno : give_owner(fd, 0700);
 	fd_close(fd);
-	/* what nobody can enter would be in the way of later runs, too */
+	/* a directory that nobody can enter would be in the way of later runs, too */
 	if (r < 0)
 		unlinkat(at, name, AT_REMOVEDIR);
 	return r;

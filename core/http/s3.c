@@ -191,8 +191,7 @@ static void logout(struct login *l)
 	free(s);
 }
 
-/* Takes as long as credential_process does. */
-/* A setting that has a fault is one of this name, too: log_in() says what is wrong with it. */
+/* Settings with a fault give a URL, too: log_in() logs what is wrong with them. */
 static char *settled(const char *url)
 {
 	struct aws_environment *environment = calloc(1, sizeof(*environment));
@@ -209,6 +208,7 @@ static char *settled(const char *url)
 	return ret;
 }
 
+/* Takes as long as credential_process does. */
 static int login(const char *url, const struct login_options *o, struct login **ret)
 {
 	struct s3 *s = calloc(1, sizeof(*s));
