@@ -32,7 +32,7 @@ static int default_dir(char **ret)
 	return *ret ? 0 : -ENOMEM;
 }
 
-/* Splits the path of the file: the directory, malloc'ed, and the name in it. */
+/* Splits the path of the file into its directory, malloc'ed, and the name in it. */
 static int split(const char *file, char **ret_dir, const char **ret_name)
 {
 	const char *slash = strrchr(file, '/');
@@ -96,7 +96,7 @@ bool key_file_is_below(const struct key_file *k, const char *directory)
 
 	if (!real)
 		return false;
-	/* "/" has the slash in itself */
+	/* "/" ends with a slash, other paths do not */
 	n -= real[n - 1] == '/';
 	below = strncmp(k->path, real, n) == 0 && k->path[n] == '/';
 	free(real);
@@ -106,8 +106,8 @@ bool key_file_is_below(const struct key_file *k, const char *directory)
 /* ---- reading ---- */
 
 /*
- * Whoever else could read the key could make what passes for verified. `root` shares the key of a
- * user to whom it gives its cache.
+ * Refuses a key that others may read: they could make seals and notes that are believed. Root may
+ * use the key of the user who owns its directory. 0; -EBADMSG; or -errno, and ret_why says why.
  */
 static int check(const struct key_file *k, int fd, char ret_why[OWN_WHY])
 {
@@ -117,10 +117,8 @@ static int check(const struct key_file *k, int fd, char ret_why[OWN_WHY])
 		snprintf(ret_why, OWN_WHY, "cannot be examined: %s", strerror(errno));
 		return -errno;
 	}
-	if (!S_ISREG(st.st_mode) || st.st_size != TEXT_SIZE) {
-		snprintf(ret_why, OWN_WHY, "is no such key; a file that is not there is made");
+	if (!S_ISREG(st.st_mode) || st.st_size != TEXT_SIZE)
 		return -EBADMSG;
-	}
 	if (st.st_uid != geteuid() && !(geteuid() == 0 && st.st_uid == above.st_uid)) {
 		snprintf(ret_why, OWN_WHY, "belongs to uid %u, not to uid %u of this process",
 			 (unsigned)st.st_uid, (unsigned)geteuid());
@@ -134,7 +132,7 @@ static int check(const struct key_file *k, int fd, char ret_why[OWN_WHY])
 	return 0;
 }
 
-/* 0; -ENOENT: it is not there; or -errno, and why. */
+/* 0; -ENOENT: there is no file; or -errno, and ret_why says why. */
 static int read_key(const struct key_file *k, uint8_t ret_key[KEY_SIZE], char ret_why[OWN_WHY])
 {
 	char text[TEXT_SIZE];
@@ -174,14 +172,14 @@ static int write_key(const struct key_file *k, int fd)
 		r = pwrite_full(fd, text, TEXT_SIZE, 0);
 	explicit_bzero(key, sizeof(key));
 	explicit_bzero(text, sizeof(text));
-	/* whatever the umask is */
+	/* the umask may have taken rights away */
 	if (r == 0 && fchmod(fd, 0600) < 0)
 		r = -errno;
 	if (r == 0 && geteuid() == 0 &&
 	    (fstat(k->dir, &above) < 0 ||
 	     (above.st_uid != 0 && fchown(fd, above.st_uid, above.st_gid) < 0)))
 		r = -errno;
-	/* the name comes after the bytes, also after a power cut */
+	/* after a power cut, too, no file has the name without its bytes */
 	return r == 0 && fsync(fd) < 0 ? -errno : r;
 }
 
@@ -192,7 +190,7 @@ static int name_it(const struct key_file *k, const char *tmp)
 
 	if (renameat2(k->dir, tmp, k->dir, name, RENAME_NOREPLACE) == 0)
 		return 0;
-	/* a file system that cannot, such as NFS */
+	/* a file system without RENAME_NOREPLACE, such as NFS */
 	if (errno != EINVAL && errno != ENOSYS)
 		return -errno;
 	return linkat(k->dir, tmp, k->dir, name, 0) < 0 ? -errno : 0;
@@ -231,7 +229,7 @@ int key_file_read(const struct key_file *k, uint8_t ret_key[KEY_SIZE], char ret_
 		r = read_key(k, ret_key, ret_why);
 	else
 		snprintf(ret_why, OWN_WHY, "cannot be made: %s", strerror(-r));
-	/* it was removed at once */
+	/* another process has removed the file meanwhile */
 	if (r == -ENOENT)
 		snprintf(ret_why, OWN_WHY, "cannot be made: %s", strerror(-r));
 	return r;
