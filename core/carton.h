@@ -51,8 +51,8 @@ struct carton_paths {
 
 /*
  * Gives up the rights that the process does not need. Called once, before a byte of the carton is
- * read and before any thread is started. 0; 1: `key` can still be opened, although the process is
- * confined; or -errno, logged, which is then what the open returns.
+ * read and before any thread is started. 0; 1: the process is confined, but can still open `key`;
+ * or -errno, logged, which is then what the open returns.
  */
 typedef int carton_confine_fn(void *ctx, const struct carton_paths *paths);
 
@@ -126,14 +126,14 @@ struct carton_options {
 	char *const *plain_http;
 	/*
 	 * The user's key, with which the cache says what was verified: a file that no carton can
-	 * reach, made if missing. NULL: $XDG_STATE_HOME/cartonfs/cache.key, of root
-	 * /var/lib/cartonfs/cache.key; where that cannot be had, all is verified anew.
+	 * reach. It is made if missing. NULL: $XDG_STATE_HOME/cartonfs/cache.key, for root
+	 * /var/lib/cartonfs/cache.key; if that cannot be used, all content is verified again.
 	 */
 	const char *cache_key;
 	/*
-	 * Of a repository of a hub: the open does not wait for small files, of which the hub lists
+	 * For a repository of a hub: the open does not wait for small files, of which the hub lists
 	 * no sha256. They are fetched when they are read, or all of them in the background. The
-	 * model hash and the bytes of MANIFEST are known once all of them were read. Not with
+	 * model hash and the bytes of MANIFEST are known once all of them were read. Ignored with
 	 * options that need these at once: manifest_sha256, verify_keys, verify_cas, hash_all,
 	 * keep_going, push_to
 	 */
@@ -311,8 +311,8 @@ const char *carton_target(const struct carton_node *symlink);
 void carton_totals(const struct carton *c, struct carton_totals *ret);
 
 /*
- * The model hash: sha256 of MANIFEST, as 64 hex digits and a NUL. "": of a bare file, or as long as
- * it is not known, see `late` of the options.
+ * The model hash: sha256 of MANIFEST, as 64 hex digits and a NUL. "": a bare file has none, or it
+ * is not known yet, see `late` of carton_options.
  */
 void carton_model_hash(const struct carton *c, char ret_hex[65]);
 
@@ -549,7 +549,7 @@ struct carton_counters {
 	uint64_t remote_bytes;		      /* and not */
 	uint64_t linked_files, linked_bytes;  /* that only LINKS has */
 	uint64_t unsized_files;		      /* of these, those whose size is not known */
-	uint64_t late_files;		      /* whose sha256 is not known, see carton_options */
+	uint64_t late_files;		      /* whose sha256 is not known yet, see `late` */
 	uint64_t hashed_bytes, fetched_bytes; /* read to be verified; from servers */
 	uint64_t cache_hits, cache_misses;    /* contents that the cache had, and had not */
 	uint64_t waiting;		      /* opens that wait */

@@ -12,7 +12,7 @@
 #define N_VOWELS 21
 #define N_TRAILING 28
 
-/* The next character, which *s moves behind; 0 at the end, and for what is not UTF-8. */
+/* Returns the next character, and moves *s behind it. 0: the end, or not UTF-8. */
 static uint32_t next(const char **s)
 {
 	size_t step = utf8_step(*s, strlen(*s));
@@ -39,7 +39,7 @@ static unsigned skip_marks(const char **s)
 	return n;
 }
 
-/* Is the syllable `c` what `s` begins with? If so, *s moves behind it. */
+/* Does *s begin with the letters of the syllable `c`? If so, moves *s behind them. */
 static bool is_syllable(uint32_t c, const char **s)
 {
 	uint32_t i = c - SYLLABLES, trailing = i % N_TRAILING;
@@ -54,7 +54,7 @@ static bool is_syllable(uint32_t c, const char **s)
 	return true;
 }
 
-/* Can a composed character, which begins `*a`, be what `*b` begins with? If so, both move on. */
+/* Can *b begin with the decomposed first character of *a? If so, moves both behind it. */
 static bool skip_composed(const char **a, const char **b)
 {
 	const char *in_a = *a, *in_b = *b;

@@ -8,9 +8,10 @@
 #include <stdbool.h>
 
 /*
- * Do two names in UTF-8 seem to differ only in how their characters are composed? For messages: of
- * a letter with marks, which letter and marks these are is compared for Hangul only, since there is
- * no table of all others here. False for equal names.
+ * Do two names in UTF-8 seem to differ only in how their characters are composed? It is a guess,
+ * for messages: there is no table of compositions here, so only syllables of Hangul are compared
+ * with their letters, and any other composed character may stand for any letter with marks. False
+ * for equal names.
  */
 bool composed_alike(const char *a, const char *b);
 

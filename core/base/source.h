@@ -51,7 +51,7 @@ struct source {
 	atomic_uint refs;
 	uint64_t size;	     /* when it was opened */
 	int fd;		     /* of a local file, else -1 */
-	struct spill *spill; /* of its bytes that are in another local file; or NULL */
+	struct spill *spill; /* of a local file: the second file with some of its bytes; or NULL */
 	const char *version; /* identifies this content, for resuming a download; NULL: unknown */
 };
 
@@ -66,7 +66,7 @@ struct source_ops {
 /* A local file; `fd` is taken over, also on failure. 0, -ENOMEM or what fstat says. */
 int source_from_fd(int fd, struct source **ret);
 
-/* The descriptor of a local source for the bytes at `off`, as spill_fd(). */
+/* The descriptor of a local source that has the bytes at `off`, as spill_fd(). */
 int source_fd_at(const struct source *s, uint64_t off, size_t *n);
 
 struct source *source_ref(struct source *s);

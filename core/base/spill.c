@@ -42,7 +42,7 @@ int spill_fd(const struct spill *s, int fd, uint64_t off, size_t *n)
 {
 	uint64_t i;
 
-	/* most have none */
+	/* most files have no second one */
 	if (!s || atomic_load(&s->fd) < 0)
 		return fd;
 	i = off / s->unit;

@@ -51,10 +51,10 @@ static inline bool error_passes(int error)
 	return error == -EAGAIN || error == -EREMOTEIO || error_is_outage(error);
 }
 
-/* dates that are later by less are no sign of a wrong clock: servers and disks have their own */
+/* a date is in the future if it is later by more: clocks of servers and disks differ a little */
 #define CLOCK_SLACK_S 300
 
-/* Is the clock not before this program was built, as in 1970? */
+/* Is the clock set? It is not if it says a time before this program was built, such as 1970. */
 bool clock_is_set(void);
 
 /* Is the date, in seconds since 1970, in the future? False while the clock is not set. */

@@ -35,7 +35,7 @@ struct file {
 	uint64_t written;     /* how many bytes, from the first on, are all written */
 	uint64_t noted;	      /* how many of these the cache has noted, */
 	int64_t noted_ms;     /* and when */
-	bool unspilled;	      /* there is no second file to be had */
+	bool unspilled;	      /* no second file can be made */
 };
 
 /* ---- beginning ---- */
@@ -401,7 +401,7 @@ int file_split(struct file *d, uint64_t unit)
 	return d->spill ? 0 : -ENOMEM;
 }
 
-/* Makes the second file, where temporary files are. Lock held. */
+/* Makes the second file, where temporary files are, on another disk. Lock held. */
 static int begin_spill(struct file *d)
 {
 	struct stat st, main;

@@ -136,9 +136,9 @@ int file_make_room(struct file *d, uint64_t n, const char *name,
 		   bool (*drop)(void *ctx, bool entries), void *ctx);
 
 /*
- * The disk has no room for [off, off+n), whole parts that nobody reads or writes now: they lie in a
- * second file from now on, where temporary files are. 0; -ENOSPC: that is the same disk, or has no
- * room either. Any thread.
+ * Moves [off, off+n), for which the disk has no room, to a second file, where temporary files are.
+ * The range has whole parts, which nobody reads or writes meanwhile; their bytes are not copied. 0;
+ * -ENOSPC: that is the same disk, or has no room either. Any thread.
  */
 int file_spill(struct file *d, uint64_t off, uint64_t n);
 bool file_has_spilled(const struct file *d);

@@ -22,7 +22,7 @@ enum kind {
 struct item {
 	uint8_t sha256[32];
 	int64_t used_ns; /* last use, since the epoch */
-	bool future;	 /* a date that cannot be: it counts as the oldest */
+	bool future;	 /* `used_ns` is in the future: the item counts as the oldest */
 	uint64_t bytes;	 /* of disk */
 	enum kind kind;
 	bool damaged;

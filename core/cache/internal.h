@@ -54,7 +54,7 @@ struct cache {
 	uint64_t limit;
 	atomic_bool failed;	 /* to be filled, which was logged */
 	_Atomic int64_t full_ms; /* when the cache last had no room, by now_ms(); 0: never */
-	bool has_key;		 /* false: no seals and no notes */
+	bool has_key;		 /* false: there are neither seals nor notes */
 	uint8_t key[KEY_SIZE];
 
 	pthread_mutex_t space_lock; /* guards the rest; one thread counts at a time */
@@ -154,21 +154,21 @@ int cache_each(struct cache *c, cache_each_fn *fn, void *ctx);
 /* The same for each file of a directory (of seals, of partials) that has the name of a sha256. */
 int cache_each_in(int fd, cache_each_fn *fn, void *ctx);
 
-/* The name of the file of a seal, which only who has the key can tell. 0, -ENOENT: no key; -EIO. */
+/* The name of a seal's file, a MAC with the key of the source. 0; -ENOENT: no key; -EIO. */
 int cache_seal_name(const struct cache *c, const uint8_t sha256[32], char ret_name[HEX_SIZE]);
 
 /*
- * Is the file one of a seal of today's version, whoever has made it? Then 1, and the sha256 that it
- * says; 0; or -errno.
+ * Is the file a seal of the current version, of any source? 1, and the sha256 in its header, which
+ * nothing has checked; 0: it is not; or -errno.
  */
 int cache_seal_says(int fd, uint8_t ret_sha256[32]);
 
-/* The key of all seals, of versions up to 0.2: it is removed, and so are they. */
+/* The key of the seals that versions up to 0.2 made: it is removed, and so are these seals. */
 #define OLD_SECRET "secret"
 
 /*
- * The user's directory of cartonfs: in that of the variable, else in `in_home` of HOME. 0,
- * malloc'ed; -ENOENT: no home; -ENOMEM.
+ * The path of the user's directory "cartonfs", malloc'ed: in the directory that the variable names,
+ * else in HOME/`in_home`. 0; -ENOENT: there is no home; -ENOMEM.
  */
 int cache_user_dir(const char *variable, const char *in_home, char **ret);
 

@@ -210,8 +210,9 @@ static bool is_cache(const char *dir)
 }
 
 /*
- * Root makes nothing in the home of another user, such as by sudo -E: no program of that user could
- * use ~/.cache then. `path` has no slash at its end. 0 or -EPERM, logged.
+ * Root makes no directory in the home of another user, for example after sudo -E: the programs of
+ * that user could not use a ~/.cache that belongs to root. `path` has no slash at its end. 0 or
+ * -EPERM, logged.
  */
 static int check_home(const char *path)
 {
@@ -219,7 +220,7 @@ static int check_home(const char *path)
 	char *parent, *slash;
 	int r = 0;
 
-	/* one that is there is checked when it is known who uses it */
+	/* an existing directory is checked later, when it is known who uses it */
 	if (geteuid() != 0 || stat(path, &st) == 0)
 		return 0;
 	parent = strdup(path);

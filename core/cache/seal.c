@@ -11,7 +11,7 @@
  *	56   8	bytes per tag
  *	64  28	the lock of the box (digest.h)
  *	92  ..	the tags
- *	..  32	the sha256 of all before: who lacks the key finds a damaged file, and no more
+ *	..  32	the sha256 of all before, by which damage is found without the key
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -98,7 +98,7 @@ int cache_seal_put(struct cache *c, const uint8_t sha256[32], uint64_t size,
 	return r;
 }
 
-/* Reads a seal's file, of an object that the header names, or of `want` if that is not NULL. */
+/* Reads a seal's file. Its header must be `want`, or any valid one if that is NULL. */
 static int read_all(int fd, const uint8_t *want, uint8_t **ret_all, uint64_t *ret_size)
 {
 	uint8_t header[HEADER_SIZE], again[HEADER_SIZE], *all;
@@ -145,7 +145,7 @@ static int read_seal(struct cache *c, int fd, const uint8_t sha256[32], uint64_t
 	return r == -EIO ? -EBADMSG : r;
 }
 
-/* `sha256`: that of the object; of a file that does not say it, that of its name. */
+/* `sha256`: of the object, for the log; of a file without a header, what its name says. */
 static void drop_damaged(struct cache *c, const char *name, const uint8_t sha256[32])
 {
 	char hex[HEX_SIZE];

@@ -15,7 +15,7 @@ void cache_remove_partial(struct cache *c, const uint8_t sha256[32])
 	unlinkat(c->partial, name, 0);
 }
 
-/* A date in the future counts as the oldest; and none is old as long as the clock is not set. */
+/* A date in the future counts as old. While the clock is not set, no date is old. */
 static bool older_than(int fd, const char *name, int64_t age_s)
 {
 	struct timespec now;
@@ -103,7 +103,7 @@ static void sweep_old(struct cache *c)
 			cache_remove_any(c->v1, old[i]);
 }
 
-/* Whoever could read the key of an older version, in the cache, could make such seals. */
+/* Older versions had their key in the cache: whoever could read that could make seals. */
 static void sweep_old_seal(struct cache *c, char *name)
 {
 	uint8_t sha256[32];

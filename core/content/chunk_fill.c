@@ -229,17 +229,17 @@ static void leave(struct fill *f, int result)
 		end(f, result);
 }
 
-/* Room for what is asked for. 0 or -ENOSPC. */
+/* Makes room for the chunks, on the disk of the file or in a second file. 0 or -ENOSPC. */
 static int find_room(struct fill *f)
 {
 	struct sparse *p = f->sparse;
 	struct object *o = sparse_object(p);
-	/* nothing gives way for what nobody waits for */
+	/* chunks that nobody waits for displace no copies, */
 	int r = f->spilled ? -ENOSPC :
 			     file_make_room(p->dest, f->get.n, object_name(o),
 					    f->ahead ? NULL : keep_drop_copies, o->store);
 
-	/* and no second file is begun for that */
+	/* and begin no second file */
 	if (r < 0 && (!f->ahead || file_has_spilled(p->dest)))
 		r = file_spill(p->dest, f->get.off, f->get.n);
 	return r;
@@ -363,8 +363,8 @@ void chunk_fill_begin(struct fill *f)
 }
 
 /*
- * A done() of a get. The disk may have less room than it has said, such as by a quota: the rest
- * goes to the second file, once.
+ * A done() of a get. If the disk is full in spite of find_room(), for example by a quota, the rest
+ * goes to the second file. That is tried once.
  */
 static void got(struct get *g, int result, struct ingested *in)
 {

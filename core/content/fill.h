@@ -89,7 +89,7 @@ struct fill {
 	bool complete;		     /* and with them, all chunks of the object */
 	uint64_t looked;	     /* so many bytes of this try were looked at */
 	bool ahead;		     /* nobody waits when it begins */
-	bool spilled;		     /* the disk was full: what is left goes to a second file */
+	bool spilled;		     /* the disk was full: the rest goes to a second file */
 	bool keep;		     /* it goes on also while nobody has the object open */
 	bool held;		     /* it has not begun: it waits for another one */
 	uint64_t bad;		     /* the first chunk with other bytes of those that came last */

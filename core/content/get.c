@@ -35,7 +35,7 @@ static int check_part(void *ctx, struct fetch_place *from)
 	return g->checked;
 }
 
-/* Are the bytes that were hashed those of the object? 0; -EBADMSG; or why that is not known. */
+/* Compares the bytes that were hashed with the object. 0; -EBADMSG: they differ; or -errno. */
 static int compare(struct get *g)
 {
 	const struct object *o = g->plan->object;

@@ -9,7 +9,7 @@
  *	disk_ahead	reads local files from the disk ahead of their readers
  *	bytes		verified bytes, and reading them
  *	hash_job	hashes these in the background
- *	late		what only git's id is known of
+ *	late		content of which only the git id is known
  *	keep		how long copies are kept: the idle list, the budget for memory, seals
  *	waits		who waits for a fill of an object, and until when
  *	other		waits for what another process does
@@ -65,8 +65,8 @@ struct object {
 	uint8_t sha256[SHA256_SIZE];
 	const char *name; /* of one path that has it, for the log */
 	const struct object_ops *ops;
-	struct late *late;		/* its sha256 is not known at first (late.h); NULL: it is */
-	_Atomic uint64_t size;		/* OBJECT_NO_SIZE until it is certain */
+	struct late *late;     /* NULL: its sha256 is known from the start; else see late.h */
+	_Atomic uint64_t size; /* OBJECT_NO_SIZE until it is certain */
 	_Atomic uint64_t reported_size; /* by a server; OBJECT_NO_SIZE: not yet */
 	atomic_bool read_failed; /* a bad read was logged; the bytes go when nobody has it open */
 	atomic_bool no_chunks;	 /* or it could not be hashed: the next open hashes all of it */

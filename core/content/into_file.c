@@ -100,7 +100,7 @@ static int find(struct fill *f)
 	if (r != -ENOENT || !f->file.cached || f->file.looked)
 		return r;
 	f->file.looked = true;
-	/* others name it by its sha256, which is not known here */
+	/* mirrors have files by their sha256, which is not known yet */
 	return f->object->late ? -ENOENT : from_mirror(f);
 }
 
@@ -116,7 +116,7 @@ static void filled(struct fill *f, int result, struct ingested *in)
 	uint64_t reached = 0;
 
 	if (result == 0) {
-		/* what is named by git's id is published under its own sha256 */
+		/* late content is published under its sha256, not under its name */
 		result = file_commit(f->file.dest, f->object->late ? in->sha256 : NULL, in->size,
 				     &source);
 		if (result == 0 && cached)

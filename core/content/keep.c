@@ -346,8 +346,8 @@ void chunks_complete(struct object *o)
 #define DOUBT "other bytes than its chunks"
 
 /*
- * The name of the hint, which only makes opens stricter: under the hash, and that of the index
- * whose word was wrong. False: there is no place for it.
+ * The key of the hint of a doubt, which only makes opens stricter: it is made of the sha256 of the
+ * object and that of the index that was wrong. False: there is no place for it.
  */
 static bool doubt_key(const struct object *o, uint8_t ret_key[SHA256_SIZE])
 {

@@ -23,27 +23,27 @@ bool object_known_sha256(const struct object *o, uint8_t ret[SHA256_SIZE])
 bool object_cache_name(const struct object *o, uint8_t ret[SHA256_SIZE])
 {
 	struct cache *cache = o->store->options.cache;
-	char note[MAX_CACHE_VALIDATOR + 1];
+	char hint[MAX_CACHE_VALIDATOR + 1];
 
 	return object_known_sha256(o, ret) ||
-	       (cache && cache_hint_get(cache, o->sha256, note, sizeof(note)) == 0 &&
-		strlen(note) == 2 * SHA256_SIZE && hex_decode(note, SHA256_SIZE, ret));
+	       (cache && cache_hint_get(cache, o->sha256, hint, sizeof(hint)) == 0 &&
+		strlen(hint) == 2 * SHA256_SIZE && hex_decode(hint, SHA256_SIZE, ret));
 }
 
 void late_keep(const struct object *o)
 {
-	char note[2 * SHA256_SIZE + 1];
+	char hint[2 * SHA256_SIZE + 1];
 	uint8_t sha256[SHA256_SIZE];
 
 	if (!object_known_sha256(o, sha256))
 		return;
-	hex_encode(sha256, SHA256_SIZE, note);
-	cache_hint_put(o->store->options.cache, o->sha256, note);
+	hex_encode(sha256, SHA256_SIZE, hint);
+	cache_hint_put(o->store->options.cache, o->sha256, hint);
 }
 
 /* ---- comparing ---- */
 
-/* The first sha256 counts. False: these bytes have another one, though git's id is theirs, too. */
+/* Keeps the first sha256. False: these bytes have another one, although they have the git id. */
 static bool learn(const struct object *o, const uint8_t sha256[SHA256_SIZE])
 {
 	struct late *l = o->late;
@@ -98,7 +98,7 @@ static int check(const struct object *o, struct source *source, struct file *fil
 	return r;
 }
 
-/* The result of a check; what is not right leaves no tags. */
+/* Frees the tags of a check that has failed. Returns its result. */
 static int checked(int r, struct ingested *in)
 {
 	if (r < 0) {
@@ -152,7 +152,7 @@ int late_from_cache(const struct fill *f, const struct ingest *how, struct sourc
 		return r;
 	r = checked(check(o, source, NULL, &in), &in);
 	if (r < 0) {
-		/* the object is what its own name says, but not what is wanted */
+		/* the bytes have the sha256 that the hint says, but not the git id */
 		if (r == -EBADMSG)
 			cache_hint_drop(cache, o->sha256);
 		source_unref(source);

@@ -23,7 +23,7 @@ bool object_progress(struct object *o, struct object_progress *ret)
 		ret->done = MAX(arrived, hashed);
 		ret->arrived = arrived;
 		ret->announced = atomic_load(&f->waits.announced);
-		/* what is got in the background has a waiter that nobody waits for */
+		/* a fetch in the background has one waiter that is no open */
 		ret->waiting = f->waits.n - MIN(f->waits.n, (unsigned)atomic_load(&o->wanted));
 	}
 	pthread_mutex_unlock(&o->store->lock);
@@ -164,7 +164,7 @@ int object_get_wait(struct object *o, struct waits *above)
 /* Ends the wait for one of object_get_each(), whose object_get() has returned `r`. */
 static int end_each(struct blocked *b, struct object *o, int r, int error)
 {
-	/* after a failure nobody needs the others */
+	/* after a failure the other objects are not needed */
 	if (error < 0 && r == -EINPROGRESS && object_wait_cancel(&b->wait))
 		r = -ECANCELED;
 	r = blocked_end(b, r);
@@ -181,7 +181,7 @@ int object_get_each(struct object *const *list, size_t n, struct waits *above)
 	size_t begun = 0;
 
 	for (size_t ended = 0; ended < begun || (ended < n && r == 0); ended++) {
-		/* the first alone: where no one can be had, that is said once */
+		/* the first object alone: if none can be fetched, that is logged once */
 		for (; begun < n && begun < ended + (ended ? EACH_AT_ONCE : 1) && r == 0; begun++) {
 			struct blocked *b = &ring[begun % EACH_AT_ONCE];
 

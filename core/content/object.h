@@ -144,12 +144,12 @@ const char *object_name(const struct object *o); /* what to call it in the log *
 const uint8_t *object_sha256(const struct object *o);
 
 /*
- * The hash of its content. False: only git's id of it is known, and it was not read yet; then
- * object_sha256() is a name that MANIFEST has in place of the hash (links.h).
+ * The sha256 of its content. False: of late content it is not known before the bytes have come;
+ * then object_sha256() is a name made of the git id, which MANIFEST has in its place (links.h).
  */
 bool object_known_sha256(const struct object *o, uint8_t ret[SHA256_SIZE]);
 
-/* The name under which the cache may have it: the hash, or what a note says of it. */
+/* The name under which the cache may have it: its sha256, as it is known or as a hint says. */
 bool object_cache_name(const struct object *o, uint8_t ret[SHA256_SIZE]);
 
 const struct entry *object_entry(const struct object *o); /* NULL: it is fetched */
@@ -248,9 +248,9 @@ bool object_wait_cancel(struct object_wait *wait);
 int object_get_wait(struct object *o, struct waits *above);
 
 /*
- * Gets each of `list` once, several at a time, and puts it again: what is left is what was learnt
- * of them. Waits as object_get_wait() for the work of `above`, and is in the background if the
- * object of that is wanted. 0, or why the first that failed did.
+ * Gets each object of `list` once, several at a time, and puts it again, so that late ones learn
+ * their sha256. Waits as object_get_wait() for the work of `above`, and in the background if the
+ * object of `above` is wanted. 0, or the error of the first that failed.
  */
 int object_get_each(struct object *const *list, size_t n, struct waits *above);
 

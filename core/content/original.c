@@ -333,7 +333,7 @@ static const struct object_ops link_ops = {
 	.may_wait = true,
 };
 
-/* Has no sha256 that others know it by: no seal, and no chunks. */
+/* Late content: without a sha256 there is no seal, and no list of chunks. */
 static const struct object_ops late_ops = {
 	.get_bytes = original_get_bytes,
 	.lane = original_lane,

@@ -95,9 +95,9 @@ void version_request(const struct version *r, uint64_t first, uint64_t last,
 
 /*
  * Is it a 206 for just these bytes of that version, or for enough of the first of them? 0;
- * VERSION_UNSURE: it has other validators, or is a 412; -ESTALE: it is another version, or there
- * are no ranges any more; or what the status means. Of one of several URLs, -EOPNOTSUPP means that
- * there are no such ranges.
+ * VERSION_UNSURE: it has other validators, or is a 412; -ESTALE: it is another version, or the
+ * server no longer sends ranges; or the error of the status. If the file has several URLs,
+ * -EOPNOTSUPP: this server sends no ranges.
  */
 #define VERSION_UNSURE 1
 int version_check(struct version *r, const struct http_response *a, uint64_t first, uint64_t last);

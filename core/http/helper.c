@@ -61,7 +61,7 @@ _Noreturn static void run_child(const char *command, const int in[2], int out)
 	if (in[0] >= 0)
 		dup2(in[0], STDIN_FILENO);
 	dup2(out, STDOUT_FILENO);
-	/* it may start a daemon, which would hold what this process has inherited */
+	/* the command may start a daemon, which would keep inherited descriptors open */
 	syscall(SYS_close_range, STDERR_FILENO + 1, ~0U, 0);
 	execl("/bin/sh", "sh", "-c", command, NULL);
 	_exit(127);

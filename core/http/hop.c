@@ -5,7 +5,7 @@
 
 #include "http/internal.h"
 
-#define ADDRESS_AGE_S 60 /* addresses of names are looked up again after this */
+#define ADDRESS_AGE_S 60 /* names are looked up again after this */
 
 /* Ends a transfer from inside a callback. */
 static size_t callback_fail(struct http_stream *s, int fault, const char *why)
@@ -36,7 +36,7 @@ static curl_socket_t on_socket(void *ctx, curlsocktype purpose, struct curl_sock
 	(void)purpose;
 	if (s->name != HTTP_CONNECTS) {
 		s->name = HTTP_LOOKED_UP;
-		/* at the end, too, libcurl forgets what is older */
+		/* libcurl would forget older addresses when the transfer ends, too */
 		curl_easy_setopt(s->easy, CURLOPT_DNS_CACHE_TIMEOUT, -1L);
 		return CURL_SOCKET_BAD;
 	}
@@ -279,12 +279,12 @@ static int set_callbacks(struct http_stream *s)
 }
 
 /*
- * libcurl has one deadline for name and connection, and shares what is left of it among the
- * addresses. But a name may take long to look up, such as where a name server drops questions for
- * AAAA. So the name is looked up first, which ends where the first socket would be made; the same
- * request is then begun again with the addresses that were found. A reused connection needs
- * neither. Addresses that are older than the last failure to connect are not used: the server may
- * have moved.
+ * libcurl has one deadline for the lookup of the name and the connection, and divides the rest of
+ * it among the addresses. But a lookup may take long, for example if a name server drops queries
+ * for AAAA. So the first transfer only looks up the name: on_socket() ends it. The same request
+ * then begins again with the addresses that were found. A reused connection needs no lookup.
+ * Addresses that are older than the last failure to connect are not used: the server may have
+ * moved.
  */
 static int set_name(struct http_stream *s)
 {
@@ -429,8 +429,8 @@ static bool no_tls(struct http_stream *s, CURLcode code, const char **ret_why)
 }
 
 /*
- * Is a certificate not yet valid because the clock is not set, such as on a machine without a
- * battery that has just started? That passes. *ret_why then says it.
+ * Is a certificate not yet valid because the clock is not set, for example on a machine without a
+ * battery that has just started? That error passes; *ret_why then says why.
  */
 static bool is_too_early(struct http_stream *s, const char **ret_why)
 {

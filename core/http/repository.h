@@ -62,6 +62,6 @@ void repository_by_http(struct repository *r, bool http);
 
 /* Of such a URL. 0 or -ENOMEM. */
 int repository_parse(const struct repository_form *form, const char *url, struct repository *ret);
-void repository_finish(struct repository *r); /* leaves it empty: it may come twice */
+void repository_finish(struct repository *r); /* leaves it empty, so it may be called twice */
 
 #endif

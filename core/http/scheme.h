@@ -91,8 +91,8 @@ struct scheme {
 	/* What follows is for a scheme whose URLs keep it until they are asked for, else NULL. */
 
 	/*
-	 * The same by the user's settings as they are, without a login. It names what is asked, and
-	 * is not asked itself.
+	 * The URL that request_url() would give by the user's settings, without a login. It only
+	 * names the source, and is not requested. malloc'ed; NULL: out of memory.
 	 */
 	char *(*settled)(const char *url);
 	/* The http or https URL of a request, malloc'ed; NULL: out of memory. */

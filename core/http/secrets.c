@@ -274,8 +274,8 @@ static int set_userinfo(struct http_stream *s)
 }
 
 /*
- * Is the request to the origin of the user's URL? Of a registry that was found to have no https, it
- * may be http at the same host, if passwords may be sent there by http.
+ * Is the request to the origin of the user's URL? If that is a registry without https, the request
+ * may be by http to the same host, provided that passwords may be sent there by http.
  */
 static bool is_at_source(const struct http_stream *s)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The list of files once more, from the late carton that was made of it: for what has to know all
- * hashes, after others have opened the commit without them. So no server is asked again, and what
- * is offline finds the small files that the cache has by now.
+ * Restores the list of files of a commit from the late carton that was made of it: for an open that
+ * needs all hashes, after others have opened the commit without them. So the hub is not asked for
+ * the list again, and offline the small files that the cache has by now are found.
  */
 #include "archive/container.h"
 #include "archive/zip.h"
@@ -17,7 +17,7 @@ static int read_text(struct container *zip, const char *name, size_t max, struct
 	return e && e->kind == ENTRY_FILE ? container_read(zip, e, max, ret) : -ENOENT;
 }
 
-/* A file without a place in LINKS is empty: its bytes are in the late carton itself. */
+/* Adds a file. One without a link is empty, since the late carton itself has only those. */
 static int add(struct listing *l, const char *path, const struct links *links)
 {
 	uint8_t sha256[SHA256_SIZE], id[SHA1_SIZE];
@@ -110,7 +110,7 @@ int import_again(const struct import *im, struct listing *l)
 	container_close(zip);
 	if (r == 0 || r == -ENOMEM)
 		return r;
-	/* then the list is asked for */
+	/* the late carton is of no use: the caller asks the hub for the list */
 	l->n = 0;
 	l->small = l->n_left_out = 0;
 	buf_finish(&l->carton_toml);

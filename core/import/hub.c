@@ -129,7 +129,7 @@ static int take_id(struct listing *l)
 	return 0;
 }
 
-/* It is false, or who lets people in: "auto" or "manual". */
+/* The value is false, or how requests for access are granted: "auto" or "manual". */
 static int read_gated(struct scan *s, struct listing *l)
 {
 	char how[16];

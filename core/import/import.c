@@ -22,7 +22,7 @@ static int write(const struct import *im, const struct listing *l, struct source
 		fd_close(fd);
 		return log_error(r, l->name, "cannot be written: %s", strerror(-r));
 	}
-	/* offline, it is made of what is kept, each time */
+	/* offline, each open makes the carton again, of what is kept */
 	if (!im->fetch)
 		return source_from_fd(fd, ret);
 	kept_put_texts(im, l);
@@ -31,7 +31,7 @@ static int write(const struct import *im, const struct listing *l, struct source
 
 static int make_late(const struct import *im, struct listing *l, struct source **ret)
 {
-	/* as long as the user is there to read why */
+	/* a gated repository may refuse its files: the first one is fetched while the user waits */
 	int r = l->gated && l->late ? import_small(im, l, true) : 0;
 
 	if (r == 0)
@@ -52,7 +52,7 @@ static int make_all(const struct import *im, struct listing *l, struct source **
 	return r == 0 ? write(im, l, ret) : r;
 }
 
-/* Both kinds of cartons are kept, since a later mount that is offline may want the other one. */
+/* Keeps a late carton, too, since a later mount that is offline may want that. */
 static int make(const struct import *im, struct listing *l, struct source **ret)
 {
 	struct source *late = NULL;
@@ -69,9 +69,9 @@ static int make(const struct import *im, struct listing *l, struct source **ret)
 }
 
 /*
- * Makes the carton of the texts that the cache has under their digests. *ret_layers: the files are
- * in layers, of which the cache has only what was found once. 0; -ENOENT: a text is not there, or
- * it has layers; or -errno, logged.
+ * Makes the carton of the texts that the cache has under their digests. *ret_layers: the artifact
+ * has layers, whose lists of files are not among these texts. 0; -ENOENT: the cache lacks a text,
+ * or there are layers; or -errno, logged.
  */
 static int make_of_kept(const struct import *im, struct listing *l, struct source **ret,
 			bool *ret_layers)
@@ -126,7 +126,7 @@ static bool try_by_http(struct repository *repo)
 	return other;
 }
 
-/* What is kept. If that is a late carton, and all hashes are wanted, makes the other one of it. */
+/* Opens the kept carton. If all hashes are wanted and only a late carton is kept, completes it. */
 static int kept_or_late(const struct import *im, struct listing *l, struct source **ret)
 {
 	int r = kept_open(im, l, ret);
@@ -134,11 +134,10 @@ static int kept_or_late(const struct import *im, struct listing *l, struct sourc
 	if (r != -ENOENT)
 		return r;
 	r = import_again(im, l);
-	if (r == 0)
-		r = make_all(im, l, ret);
-	else
+	if (r < 0)
 		return r;
-	/* a file that the hub does not have any more; the list is kept all the same */
+	r = make_all(im, l, ret);
+	/* the hub has lost a file of the commit: to ask for the list would not help */
 	return r == -ENOENT ? -EIO : r;
 }
 
@@ -155,8 +154,8 @@ static int find_kept(const struct import *im, struct listing *l, struct source *
 }
 
 /*
- * Finds out whether a registry that may be asked by http was. A note may say that: the user has
- * allowed both.
+ * Finds out by the notes whether a registry that may be asked by https or http was asked by http.
+ * True: l->repo says how it was asked, or offline it does not matter.
  */
 static bool find_scheme(const struct import *im, struct listing *l)
 {
@@ -251,7 +250,7 @@ int import_repository(const struct import *im, const struct lister *lister, stru
 		return log_error(-EINVAL, NULL, "%s", fault);
 	l.names.budget = im->budget;
 	r = open_kept_or_ask(im, &l, &source);
-	/* what an earlier release has kept */
+	/* earlier releases have kept no late cartons */
 	if (r == -ENOENT && !im->fetch && l.late) {
 		l.late = false;
 		r = open_kept_or_ask(im, &l, &source);

@@ -2,8 +2,8 @@
 /*
  * A repository of a hub as a carton: asks the hub which commit it is at and what it has
  * (listing.h), fetches the small files that have no sha256 there, and writes a carton of some KB,
- * whose LINKS lead to all others. Or a late one, which has git's ids of the small files (links.h),
- * and whose LINKS lead to them, too: then nobody waits for these files.
+ * whose LINKS lead to all others. Or it writes a late carton, which has the git ids of the small
+ * files (links.h), and whose LINKS lead to them, too: then the open does not wait for these files.
  *
  * The carton is kept in the cache with its commit, and the small files by their git id: what was
  * opened once opens offline, and of another commit only what has changed is fetched.

@@ -62,8 +62,9 @@ int kept_small(const struct import *im, struct listing *l, struct listed *f);
 void kept_put_small(const struct import *im, const struct listed *f, const void *data);
 
 /*
- * The text with that sha256, such as the manifest of an artifact, in an empty buf: 0; -ENOENT: none
- * of at most MAX_LISTING_PAGE bytes is kept. And keeps those of l->texts, if there is room.
+ * kept_text() reads the text with that sha256, such as the manifest of an artifact, into an empty
+ * buf. 0; -ENOENT: no such text of at most MAX_LISTING_PAGE bytes is kept. kept_put_texts() keeps
+ * l->texts, if there is room.
  */
 int kept_text(const struct import *im, const uint8_t sha256[SHA256_SIZE], struct buf *ret);
 void kept_put_texts(const struct import *im, const struct listing *l);
@@ -100,10 +101,9 @@ int oci_digest(const struct buf *text, char ret[OCI_DIGEST_SIZE]);
 
 /*
  * Gets .../WHAT/WHICH of the registry. If `which` is a digest, compares it with the bytes. The
- * caller frees the text, also of a failure; l->taken counts its length in the budget. What has a
- * digest is taken from the cache first; offline, nothing else is there. What was fetched is in
- * l->texts. 0; -ENOENT:
- * offline, it is not in the cache; or -errno, logged.
+ * caller frees the text, also of a failure; l->taken counts its length in the budget. A text with a
+ * digest is taken from the cache if that has it. A text that is fetched is added to l->texts. 0;
+ * -ENOENT: it is not in the cache, and nothing is fetched when offline; or -errno, logged.
  */
 int oci_get(const struct import *im, struct listing *l, const char *what, const char *which,
 	    struct buf *ret);

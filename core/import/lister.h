@@ -22,7 +22,7 @@ struct lister {
 	/* Its sources are repositories of this form, so the next two are NULL. Or NULL. */
 	const struct repository_form *form;
 
-	/* Its small files have git's id, and no sha256. */
+	/* It lists small files with their git ids, without a sha256. */
 	bool git_ids;
 
 	/* Is that a source of it, as a whole? */
@@ -35,8 +35,8 @@ struct lister {
 	bool (*is_commit)(const char *revision);
 
 	/*
-	 * A commit is a digest of what lists the files. Then, offline too, the carton is made of
-	 * what the cache has under that, and no note says what it is.
+	 * A commit is the digest of the text that lists the files. Then the carton is made of the
+	 * texts that the cache has under their digests, offline too, and needs no note.
 	 */
 	bool by_digest;
 

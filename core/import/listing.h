@@ -50,7 +50,7 @@ struct listed {
 	uint32_t layer;		     /* number of the layer that has the file, from 1; 0: none */
 	uint64_t off;		     /* where it begins in the tar of that layer */
 	bool executable;
-	bool unknown; /* its sha256 is not: `sha256` is a name made of git's id (git_name()) */
+	bool unknown;	    /* `sha256` is a name made of the git id (git_name()) */
 	const char *target; /* of a symlink, to a file with this size and hash; else NULL */
 };
 
@@ -74,15 +74,15 @@ struct listing {
 	struct repository *repo;
 	const char *name; /* what people call it: ORG/REPO */
 	const struct carton_runner *runner;
-	bool late;    /* it is about the late carton */
-	bool gated;   /* not everybody gets the files */
+	bool late;    /* the late carton is wanted */
+	bool gated;   /* the hub gives the files only to users with access */
 	char id[256]; /* the name as the hub writes it; "" until it has said so */
 	char commit[LISTING_COMMIT];
 	char *license;	   /* owned; NULL: none is said */
 	struct buf answer; /* what resolve() leaves for list() */
 	/* Of a carton, as it is: its texts, and paths are those that it has. Else empty. */
 	struct buf carton_toml, manifest;
-	struct listed_text *texts; /* what was fetched of it that has a digest, to be kept */
+	struct listed_text *texts; /* the texts that were fetched, to be kept under their digests */
 	size_t n_texts, cap_texts;
 	struct listed *files; /* sorted by path, once it is complete */
 	size_t n, cap;
@@ -129,8 +129,9 @@ const char *listing_runner_fault(const struct carton_runner *runner);
 int listing_add_runner(const struct carton_runner *runner, struct buf *ret);
 
 /*
- * Before any small file is fetched: names those that have no sha256 by git's ids. An empty file has
- * one. 0; -EBADMSG: an empty file with the id of another (logged); or -errno.
+ * Gives each small file a name made of its git id, in place of its sha256; an empty file gets its
+ * sha256. Before any small file is fetched. 0; -EBADMSG: an empty file with the id of another
+ * (logged); or -errno.
  */
 int listing_name_small(struct listing *l);
 

@@ -148,7 +148,7 @@ static int get_kept(const struct import *im, struct listing *l, const uint8_t sh
 	return r;
 }
 
-/* Has a copy kept, once the artifact is known to be good. Best effort. */
+/* Adds a copy to l->texts, which are kept once the artifact is complete. Best effort. */
 static void remember(struct listing *l, const struct buf *text)
 {
 	struct listed_text *list = array_grow(l->texts, &l->cap_texts, l->n_texts + 1,

@@ -87,7 +87,7 @@ static int by_hash_and_path(const void *a, const void *b)
 			      (*(struct listed *const *)b)->path);
 }
 
-/* Is it the first of those that have its hash? */
+/* Is large[i] the first file with its hash? */
 static bool is_first(struct listed *const *large, size_t i)
 {
 	return i == 0 || by_hash(&large[i], &large[i - 1]) != 0;

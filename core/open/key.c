@@ -12,13 +12,13 @@
 
 /* ---- what the source is ---- */
 
-/* Adds a text with its name, so that none can pass for several. NULL: as "", but not the same. */
+/* Adds a text with its name and length, so that no text looks like several. NULL: adds nothing. */
 static int add(struct buf *to, const char *name, const char *text)
 {
 	return text ? buf_addf(to, "%s %zu:%s\n", name, strlen(text), text) : 0;
 }
 
-/* Adds where a file is, whatever the way there was. */
+/* Adds the path of a file, without symlinks if it is there. */
 static int add_path(struct buf *to, const char *name, const char *path)
 {
 	char *real = realpath(path, NULL);
@@ -37,7 +37,7 @@ static int add_paths(struct buf *to, const char *name, char *const *paths)
 	return r;
 }
 
-/* A hash in one case of letters. */
+/* Adds a hash in lower case. */
 static int add_hash(struct buf *to, const char *name, const char *hex)
 {
 	char lower[2 * SHA256_SIZE + 1];
@@ -63,7 +63,7 @@ static int add_repository(struct buf *to, const struct repository *repo)
 	return r == 0 && repo->plain ? add(to, "plain", "") : r;
 }
 
-/* A URL that is signed anew leads to the same file. */
+/* Adds a URL without its signature: one that is signed again leads to the same file. */
 static int add_url(struct buf *to, const char *url)
 {
 	const struct scheme *scheme = scheme_of(url);
@@ -115,7 +115,7 @@ static int describe(const struct carton_source *s, struct buf *to)
 
 /* ---- the key ---- */
 
-/* The directory of those that this process reads or changes which has the key; NULL: none. */
+/* Which directory that this process reads or writes has the key in it? NULL: none. */
 static const char *find_reader(const struct carton_source *s, char *top)
 {
 	const char *const *mirrors = mirrors_directories(s->carton->mirrors);
@@ -131,7 +131,7 @@ static const char *find_reader(const struct carton_source *s, char *top)
 	return NULL;
 }
 
-/* -EINVAL: a carton might reach it. */
+/* 0; -EINVAL: a carton might reach the key; -ENOMEM. */
 static int check_place(const struct carton_source *s, char why[OWN_WHY])
 {
 	/* without the /v1 */
@@ -165,7 +165,7 @@ static int derive(const struct carton_source *s, const uint8_t key[KEY_SIZE])
 	return r;
 }
 
-/* `r` and `why`: what is wrong with the key. */
+/* Does without the key, because of the error `r`. 0; or `r`, if the option names the key. */
 static int refuse(const struct carton_source *s, int r, const char *why)
 {
 	const char *path = s->key.path ? s->key.path : "the key of the cache";

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The key of a source: what the cache has notes and seals with (cache/cache.h). It is derived from
- * the user's key, and from what the user asks for: the source as it will be asked, its pins and the
- * keys that must have signed it. A process that one source has taken over has only this key, and so
- * can say nothing of another source, nor of the same one with a pin.
+ * The key of a source, with which its seals and notes in the cache are made (cache/cache.h). It is
+ * derived from the user's key and from what the user asks for: the source, its pins, and the keys
+ * that must have signed it. A process that was taken over by a source has only this key. So it can
+ * make no seals and notes of another source, nor of the same source with a pin.
  *
  * Threads: the one that opens the carton.
  */
@@ -14,16 +14,17 @@
 #include "open/kind.h"
 
 /*
- * Reads the user's key before the process is confined, and gives the cache that of the source. The
- * user's is nowhere in memory then. Without it the cache has neither seals nor notes, which is
- * logged. 0; or -errno, logged, if it is the option cache_key that is of no use.
+ * Reads the user's key before the process is confined, and gives the key of the source to the
+ * cache. Afterwards the user's key is nowhere in memory. If the key cannot be used, the cache has
+ * neither seals nor notes, which is logged. 0; or -errno, logged, if the option cache_key names
+ * that key.
  */
 int source_key_begin(struct carton_source *s);
 
-/* The path of the user's key, which nobody opens from now on; or NULL. */
+/* The path of the user's key, which must not be opened any more; NULL: it was not read. */
 const char *source_key_path(const struct carton_source *s);
 
-/* The confined process could open the user's key: as above, it is of no use. */
+/* The confined process can open the user's key, so it is not used. As source_key_begin(). */
 int source_key_exposed(struct carton_source *s);
 
 void source_key_finish(struct carton_source *s);

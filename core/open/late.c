@@ -16,7 +16,7 @@ bool late_is_wanted(const struct carton_source *s)
 
 /* ---- MANIFEST ---- */
 
-/* Puts the sha256 of late files in place of their names. All of them are known. */
+/* Replaces the names of late files by their sha256. 0; -EAGAIN: one is not known yet. */
 static int put_hashes(const struct carton *c, char *text)
 {
 	const struct manifest *m = c->manifest;
@@ -57,7 +57,7 @@ static int write_manifest(struct carton *c, struct fill *f, char *text)
 	if (r < 0)
 		return r;
 	r = derived_end(&out, derived_write(&out, text, m->size));
-	/* once: it is the same each time, and others read it */
+	/* set once: other threads read it, and it is the same each time */
 	if (r == 0 && !atomic_load(&late->known)) {
 		memcpy(late->model_hash, hash, SHA256_SIZE);
 		atomic_store(&late->known, true);
@@ -73,7 +73,7 @@ static int make_manifest(void *ctx, struct fill *f)
 	char *text;
 	int r = object_get_each(c->late.list, c->late.n, &f->waits);
 
-	/* it was logged which file cannot be read */
+	/* the file that cannot be read was logged */
 	f->quiet = r < 0;
 	if (r < 0)
 		return r;
@@ -102,7 +102,7 @@ int late_prepare(struct carton *c)
 			      -ENOMEM;
 }
 
-/* Offline, what is missing would only be logged. */
+/* Can all late files be fetched, or are they in the cache? Else each would log a failure. */
 static bool can_have_all(const struct carton *c)
 {
 	uint8_t sha256[SHA256_SIZE];
@@ -114,7 +114,7 @@ static bool can_have_all(const struct carton *c)
 	return i == c->late.n;
 }
 
-/* It is in the background: it was logged why it failed. */
+/* A done() of the fetch in the background. A failure was logged. */
 static void fetched(struct object_wait *wait, int result)
 {
 	if (result == 0)

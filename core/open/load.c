@@ -100,7 +100,7 @@ static int report_unlisted(struct loader *l, bool keep_going)
 	return r;
 }
 
-/* Gives MANIFEST the bytes that are made once all hashes are known. */
+/* Sets the content of MANIFEST to `late`, which is made when all hashes are known. */
 static int set_late_manifest(struct loader *l, struct node *n, struct object *late)
 {
 	const struct extent all = { .object = late, .len = l->m->size, .whole = true };

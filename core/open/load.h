@@ -60,7 +60,7 @@ struct load_input {
 	const struct manifest *manifest;
 	const struct links *links; /* NULL: none */
 	struct object_store *store;
-	struct object *late; /* the bytes of MANIFEST, of a late carton; or NULL */
+	struct object *late; /* the content of MANIFEST of a late carton; else NULL */
 	bool keep_going;
 	bool bare;    /* the tree gets no MANIFEST */
 	int64_t date; /* of all; 0: those that follow from content, or of files that have dates */

@@ -113,7 +113,7 @@ static int links_fault(struct loader *l, size_t line, const char *what, const ch
 	return 0;
 }
 
-/* Says once that URLs are left out: of the first path that needs a link with such a one. */
+/* Logs that a bad URL of LINKS is left out, once: for the first path that has such a link. */
 static void warn_bad_url(struct loader *l, const struct link *link, const char *path)
 {
 	if (link->bad_url && !l->said_bad_url)
@@ -123,7 +123,7 @@ static void warn_bad_url(struct loader *l, const struct link *link, const char *
 	l->said_bad_url |= link->bad_url != NULL;
 }
 
-/* Has the container, of a path that it lacks, the same in another normal form? */
+/* Has the container a name that differs from `path` only in its normal form? */
 static bool has_composed(const struct loader *l, const char *path)
 {
 	if (l->faults >= MAX_REPORTED || is_ascii(path))
