@@ -224,8 +224,8 @@ struct member *merge_find(const struct merge *m, const char *path)
 /* ---- one layer ---- */
 
 /*
- * The member that `path` names when the entry at `at` is read: of this layer, whose members are
- * sorted, or of a lower one.
+ * Finds the member that `path` names when the entry at `at` is read: in this layer, whose members
+ * are sorted, or else in a lower one.
  */
 static const struct member *find_before(const struct merge *m, const char *path, uint32_t at)
 {

@@ -30,8 +30,8 @@ struct member {
 	uint32_t at;	/* position among the members of the layer, from 0 */
 	uint8_t kind;	/* enum tar_kind */
 	bool executable;
-	bool fresh;		   /* it is of the layer that is being read */
-	bool gone;		   /* it was replaced, removed or left out */
+	bool fresh;		   /* the member is of the layer that is being read */
+	bool gone;		   /* the member was replaced, removed or left out */
 	uint8_t (*tags)[TAG_SIZE]; /* owned; or NULL */
 };
 

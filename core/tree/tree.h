@@ -134,9 +134,9 @@ struct tree {
 	uint64_t model;		     /* the mark of MANIFEST (mark.c) */
 	struct numbered *renumbered; /* inode numbers that tree_number() changed; by node */
 	size_t n_renumbered, cap_renumbered;
-	struct node *nodes;   /* the nodes that tree_build() has made */
-	size_t n_places;      /* the length of `nodes`; a place without a name is free */
-	size_t spare;	      /* free places behind those of the root */
+	struct node *nodes; /* the nodes that tree_build() has made */
+	size_t n_places; /* the number of places in `nodes`; one whose node has no name is free */
+	size_t spare;	 /* free places behind those of the root */
 	pthread_mutex_t lock; /* guards `placed` */
 	struct placed {	      /* the lazy directories that tree_place() was called for */
 		struct placed_dir {

@@ -86,7 +86,10 @@ static inline unsigned char mark_remove(struct carton_node *node, unsigned char 
 #define INO_FIRST 16
 #define MAX_PUSHES 64
 
-/* Makes an `fh` of the kernel from an address. The kernel keeps it, so no client can forge one. */
+/*
+ * Makes the `fh` of an open file from an address. Only the kernel has that number, so no client of
+ * an NFS server can forge one.
+ */
 static inline uint64_t mount_tag(const struct mount *m, const void *address)
 {
 	return (uint64_t)m->epoch << 48 | (uint64_t)(uintptr_t)address;
