@@ -842,7 +842,7 @@ struct carton_cache_object {
 	 * call only.
 	 */
 	const char *path, *source;
-	/* An object that was fetched in part: `sha256` is its name here, `size` its bytes on disk. */
+	/* An object that was fetched in part: `sha256` is its name here, `size` is on disk. */
 	bool partial;
 };
 
