@@ -846,7 +846,7 @@ struct carton_cache_object {
 	bool partial;
 };
 
-/* Calls `fn` for each object, each seal and each partial object, until it returns another value than 0. */
+/* Calls `fn` for each object, seal and partial object, until it returns another value than 0. */
 int carton_cache_list(const struct carton_cache_options *options,
 		      int (*fn)(void *ctx, const struct carton_cache_object *object), void *ctx);
 
