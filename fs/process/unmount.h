@@ -9,10 +9,10 @@
 
 /*
  * Unmounts the file system `device` at each of its mountpoints in this namespace, or only at
- * `path`. A mount that has another one on it or in it stays: the result is then -ENOTEMPTY, and *ret_top is
- * the other one, with the path "" if only a directory above is covered. 0, also if there is no
- * mount; -EBUSY: the mount is in use, and `lazy` is false; or -errno. The working directory changes
- * for a moment: meanwhile no other thread may use a relative path.
+ * `path`. A mount that has another one on it or in it stays: the result is then -ENOTEMPTY, and
+ * *ret_top is the other one, with the path "" if only a directory above is covered. 0, also if
+ * there is no mount; -EBUSY: the mount is in use, and `lazy` is false; or -errno. The working
+ * directory changes for a moment: meanwhile no other thread may use a relative path.
  */
 int unmount_device(const char *device, const char *path, bool lazy, struct mountinfo_copy *ret_top);
 
