@@ -512,7 +512,9 @@ def test_whole_differs_under_a_reader(disk, mount_fg):
             assert p.stdout.readline() == f'{b"f"[0]} {b"f"[0]}\n'
             disk.set('none')
             eventually('it is found', lambda: 'model/big: does not have the sha256 that MANIFEST says' in m.log())
-            assert m.state('model/big') == 'corrupt' and m.error('model/big') == 'EIO'
+            # the log says it first
+            eventually('nobody reads it any more', lambda: m.state('model/big') == 'corrupt')
+            assert m.error('model/big') == 'EIO'
             out, _ = p.communicate('go on\n')
         assert out == f'{errno.EIO}\n' and p.returncode == -signal.SIGBUS
 
