@@ -2,8 +2,10 @@
 #include "common/mountinfo.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* Replaces the octal escapes, such as \040 for a space. */
 static void unescape(char *s)
@@ -68,6 +70,19 @@ void mountinfo_copy(const struct mountinfo *mount, struct mountinfo_copy *ret)
 	snprintf(ret->type, sizeof(ret->type), "%s", mount->type);
 	snprintf(ret->path, sizeof(ret->path), "%s", mount->path);
 	ret->shared = strstr(mount->options, ",allow_other");
+}
+
+bool mountinfo_is_on(int dir, const char *name, const char *device)
+{
+	const int flags = AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT |
+			  AT_STATX_DONT_SYNC;
+	char found[32];
+	struct statx st;
+
+	if (statx(dir, name, flags, 0, &st) < 0)
+		return false;
+	snprintf(found, sizeof(found), "%u:%u", st.stx_dev_major, st.stx_dev_minor);
+	return strcmp(found, device) == 0;
 }
 
 struct search {

@@ -33,6 +33,12 @@ struct mountinfo_copy {
 void mountinfo_copy(const struct mountinfo *mount, struct mountinfo_copy *ret);
 
 /*
+ * Is the file `name` in the directory `dir`, as for openat(2), or with "" the file `dir` itself, of
+ * the file system `device`? Follows no symlink at the end, and asks nothing of the file system.
+ */
+bool mountinfo_is_on(int dir, const char *name, const char *device);
+
+/*
  * Finds the mount that is on top at `path`, or with `path` NULL one of the file system `device`. 1;
  * 0: there is none; or -EIO.
  */

@@ -166,18 +166,6 @@ void ctl_mounts_free(struct ctl_mount *list, size_t n)
 	free(list);
 }
 
-/* Is it the file system that was listed? Another user may have changed what the path leads to. */
-static bool is_listed(int fd, const struct ctl_mount *m)
-{
-	char device[32];
-	struct statx st;
-
-	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, 0, &st) < 0)
-		return false;
-	snprintf(device, sizeof(device), "%u:%u", st.stx_dev_major, st.stx_dev_minor);
-	return strcmp(device, m->device) == 0;
-}
-
 /*
  * Opens a file of .cartonfs/ of the mount. Any user can make a mount of this type: a link in it
  * would lead to what this process may read and that user may not, and a FIFO would keep it waiting.
@@ -188,7 +176,8 @@ static int open_file(const struct ctl_mount *m, const char *name)
 	int root = open(m->path, directory), at = -1, fd = -1, r;
 	struct stat st;
 
-	if (root >= 0 && is_listed(root, m))
+	/* another user may have changed what the path leads to since it was listed */
+	if (root >= 0 && mountinfo_is_on(root, "", m->device))
 		at = openat(root, ".cartonfs", directory);
 	else if (root >= 0)
 		errno = ENOENT;

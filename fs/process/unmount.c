@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -83,19 +82,6 @@ static int unmount_name(const char *name, const char *path, bool lazy)
 	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : lazy ? -EPERM : -EBUSY;
 }
 
-/* Is the file system what is on top at the name in this directory? Asks nothing of the mount. */
-static bool is_on_top(const char *name, const char *device)
-{
-	struct statx st;
-	char found[32];
-
-	if (statx(AT_FDCWD, name, AT_SYMLINK_NOFOLLOW | AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT, 0,
-		  &st) < 0)
-		return false;
-	snprintf(found, sizeof(found), "%u:%u", st.stx_dev_major, st.stx_dev_minor);
-	return strcmp(found, device) == 0;
-}
-
 /* Unmounts a mount that has none on it. Its directory is held, so nobody moves that meanwhile. */
 static int unmount_one(const struct mountinfo_copy *own, bool lazy)
 {
@@ -113,8 +99,10 @@ static int unmount_one(const struct mountinfo_copy *own, bool lazy)
 		close(dir);
 	if (before < 0)
 		return before;
-	r = is_on_top(slash + 1, own->device) ? unmount_name(slash + 1, own->path, lazy) :
-						-ENOTEMPTY;
+	/* else another mount is on top there */
+	r = mountinfo_is_on(AT_FDCWD, slash + 1, own->device) ?
+		    unmount_name(slash + 1, own->path, lazy) :
+		    -ENOTEMPTY;
 	directory_leave(before);
 	return r;
 }
