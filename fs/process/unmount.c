@@ -19,27 +19,21 @@ extern char **environ;
 
 struct mounts {
 	const char *device, *path; /* what is looked for; the path may be NULL */
-	size_t skip;		   /* so many of those */
-	size_t n;		   /* so many were found */
+	size_t skip;		   /* passes over so many of these */
+	size_t n;		   /* how many there are */
 	struct mountinfo_copy *own, *top;
-	bool found, covered;
+	bool covered;
 };
 
 static void look_for_own(void *ctx, const struct mountinfo *mount)
 {
 	struct mounts *m = ctx;
 
-	if (m->found || strcmp(mount->device, m->device) != 0 ||
-	    strcmp(mount->type, MOUNTINFO_TYPE) != 0 ||
+	if (strcmp(mount->device, m->device) != 0 || strcmp(mount->type, MOUNTINFO_TYPE) != 0 ||
 	    (m->path && strcmp(mount->path, m->path) != 0))
 		return;
-	m->n++;
-	if (m->skip > 0) {
-		m->skip--;
-		return;
-	}
-	m->found = true;
-	mountinfo_copy(mount, m->own);
+	if (m->n++ == m->skip)
+		mountinfo_copy(mount, m->own);
 }
 
 /* The root of a namespace is its own parent. */
@@ -117,7 +111,7 @@ int unmount_device(const char *device, const char *path, bool lazy, struct mount
 	 */
 	struct mounts all = { device, path, .skip = SIZE_MAX };
 	size_t skip = 0;
-	int r = 0, one;
+	int r = 0;
 
 	if (!f)
 		return -errno;
@@ -133,17 +127,16 @@ int unmount_device(const char *device, const char *path, bool lazy, struct mount
 			r = -EIO;
 			break;
 		}
-		if (!m.found)
+		if (m.n <= skip)
 			break;
 		if (!mountinfo_each(f, look_for_top, &m)) {
 			r = -EIO;
 			break;
 		}
-		one = m.covered ? -ENOTEMPTY : unmount_one(&own, lazy);
-		/* one that was unmounted may have been on another of them: look at those again */
-		skip = one == 0 ? 0 : skip + 1;
-		all.n -= one == 0;
-		r = one == 0 ? 0 : one;
+		r = m.covered ? -ENOTEMPTY : unmount_one(&own, lazy);
+		/* the mount may have been on one that was passed over: begins again */
+		skip = r == 0 ? 0 : skip + 1;
+		all.n -= r == 0;
 	}
 	fclose(f);
 	return r;
