@@ -40,20 +40,22 @@ static void write_line(void *ctx, const struct writer_line *line)
 	char text[128];
 
 	if (line->lost) {
-		snprintf(text, sizeof(text),
-			 "%scartonfs: %u lines of the log are missing here: nobody took them\n",
+		snprintf(text, sizeof(text), "%scartonfs: %u " WRITER_LOST "\n",
 			 t->journal ? "<4>" : "", line->lost);
 		writer_bytes(STDERR_FILENO, text, strlen(text));
 	}
 	writer_bytes(fd, line->text, strlen(line->text));
 }
 
+/* Writes a line, or no line if there is no error_file for it. */
 __attribute__((format(printf, 3, 4))) static void put(struct report *t, int to, const char *fmt,
 						      ...)
 {
 	struct writer_line line = { .to = to };
 	va_list ap;
 
+	if (to == TO_ERROR_FILE && t->error_file < 0)
+		return;
 	va_start(ap, fmt);
 	line.text = text_new_line(fmt, ap);
 	va_end(ap);
@@ -64,13 +66,6 @@ __attribute__((format(printf, 3, 4))) static void put(struct report *t, int to, 
 		free(line.text);
 	}
 }
-
-/* Writes a line to error_file, if there is one. */
-#define put_error(t, ...)                                   \
-	do {                                                \
-		if ((t)->error_file >= 0)                   \
-			put(t, TO_ERROR_FILE, __VA_ARGS__); \
-	} while (0)
 
 /* Writes a line to stderr. The journal takes the priority from a prefix. */
 static void put_line(struct report *t, int priority, const char *prefix, const char *subject,
@@ -182,7 +177,8 @@ static void on_log(void *ctx, enum carton_log_level level, const char *subject, 
 		return;
 	}
 	if (level == CARTON_LOG_ERROR)
-		put_error(t, "%s%s%s", subject ? subject : "", subject ? ": " : "", message);
+		put(t, TO_ERROR_FILE, "%s%s%s", subject ? subject : "", subject ? ": " : "",
+		    message);
 	if (t->opening && subject && level < CARTON_LOG_DEBUG)
 		held = held_new(t, level, subject, message);
 	tell_held(t, held);
@@ -198,7 +194,7 @@ void report_covered(struct report *t, const char *message)
 int report_status(struct report *t, int status)
 {
 	if (status != EXIT_GOOD)
-		put_error(t, "cartonfs: %s: exit status %d", t->options->label, status);
+		put(t, TO_ERROR_FILE, "cartonfs: %s: exit status %d", t->options->label, status);
 	writer_stop(&t->writer);
 	return status;
 }

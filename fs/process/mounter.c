@@ -229,8 +229,7 @@ static void write_log(void *ctx, const struct writer_line *line)
 {
 	(void)ctx;
 	if (line->lost)
-		syslog(LOG_WARNING, "%u lines of the log are missing here: nobody took them",
-		       line->lost);
+		syslog(LOG_WARNING, "%u " WRITER_LOST, line->lost);
 	syslog(line->priority, "%s", line->text);
 }
 
@@ -472,10 +471,10 @@ int mounter_unmount(struct mounter *m, struct mountinfo_copy *ret_top)
 	return r;
 }
 
-/* Puts "N lines of the log are missing here" into the request. Returns its length. */
+/* Puts the number and WRITER_LOST into the request. Returns the length of the text. */
 static size_t put_missing(struct request *q, unsigned n)
 {
-	static const char text[] = " lines of the log are missing here: nobody took them";
+	static const char text[] = " " WRITER_LOST;
 	char digits[3 * sizeof(n)];
 	size_t i = sizeof(digits), used;
 

@@ -12,6 +12,8 @@
 #include <stddef.h>
 
 #define WRITER_LINES 128
+/* What the next line says of the lost ones, after their number. */
+#define WRITER_LOST "lines of the log are missing here: nobody took them"
 
 struct writer_line {
 	int to;	       /* as the caller of writer_put() has it */
