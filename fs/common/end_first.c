@@ -13,7 +13,7 @@ void signal_ends_first(int number)
 		_exit(EXIT_SIGNAL + number);
 }
 
-/* A child is another process, and inherits the handler. */
+/* A forked child has inherited this handler, and is not process 1: the signal ends it as usual. */
 static void on_signal(int number)
 {
 	signal_ends_first(number);

@@ -3,13 +3,16 @@
 #define FS_END_FIRST_H
 
 /*
- * The kernel ignores signals to process 1, that of a container, which has no handler for them:
- * makes those end it that end other processes. Does nothing in another process, and with signals
- * that are ignored.
+ * Lets signals that end other processes end process 1, too: it may be that of a container, and the
+ * kernel drops a signal for which process 1 has no handler. Ignored signals stay ignored. Does
+ * nothing in another process.
  */
 void signals_end_first(void);
 
-/* Ends process 1 with the status of that signal. Returns in another process. In a handler. */
+/*
+ * Ends process 1 with the exit status of that signal. Does nothing in another process. For signal
+ * handlers.
+ */
 void signal_ends_first(int number);
 
 #endif

@@ -31,8 +31,8 @@ static inline int exit_status(int error, int other)
 	"of a unit, or pids of a container"
 
 /*
- * -errno as text. -EHOSTUNREACH is also a server whose name is not found, and -EAGAIN a limit, for
- * which strerror() has other words.
+ * -errno as text. Two errors mean more here than strerror() says: -EHOSTUNREACH is also a server
+ * whose name is not found, and -EAGAIN is a limit of threads.
  */
 static inline const char *error_text(int error)
 {

@@ -82,7 +82,7 @@ void text_vline(FILE *f, const char *fmt, va_list ap)
 
 	va_copy(again, ap);
 	line = text_new_line(fmt, ap);
-	/* stderr has no buffer: the line is one write(2), or several of its beginning */
+	/* stderr has no buffer: a line is one write(2); without memory, its beginning is several */
 	if (line) {
 		fputs(line, f);
 	} else {

@@ -14,12 +14,12 @@
 char *text_format(char *ret, size_t n, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 /*
- * Closes a file of open_memstream(), which sets *text, also to NULL without an error. 0; -ENOMEM:
- * *text was freed, and is NULL.
+ * Closes a file of open_memstream(), which may leave *text NULL without an error. 0; or -ENOMEM,
+ * and *text is freed and NULL.
  */
 int text_close(FILE *memory, char **text);
 
-/* Writes a line: the text, escaped, and a newline; its beginning, where there is no memory. */
+/* Writes a line: the text, escaped, and a newline. Without memory, writes its beginning only. */
 void text_line(FILE *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void text_vline(FILE *f, const char *fmt, va_list ap) __attribute__((format(printf, 2, 0)));
 

@@ -22,7 +22,7 @@ static void keep(struct kept *k, unsigned long fd)
 		k->list[k->n++] = (unsigned)fd;
 }
 
-/* Keeps those that a word names anywhere: as a path, the value of an option, in a list. */
+/* Keeps the descriptors that a word names: it may be a path, an option with a value, or a list. */
 static void keep_named(struct kept *k, const char *word)
 {
 	static const char *const forms[] = { "/dev/fd/", "/proc/self/fd/" };
@@ -35,7 +35,7 @@ static void keep_named(struct kept *k, const char *word)
 		}
 }
 
-/* The number that a variable has; 0: none. */
+/* The number in an environment variable; 0: none. */
 static unsigned long number_of(const char *variable)
 {
 	const char *value = getenv(variable);

@@ -6,7 +6,7 @@
  * Closes the descriptors that this process has inherited, from 3 on, as a daemon would hold them
  * for as long as it lives: the lock of flock(1), a pipe whose end somebody waits for. Those that
  * are meant for it stay: /dev/fd/N and /proc/self/fd/N in its arguments and its environment,
- * LISTEN_FDS if they are for this process, and _FUSE_COMMFD. Before anything is opened.
+ * LISTEN_FDS if they are for this process, and _FUSE_COMMFD. Call it before anything is opened.
  */
 void descriptors_close_inherited(int argc, char **argv);
 

@@ -13,7 +13,7 @@ int directory_open(const char *path)
 				      .resolve = RESOLVE_NO_SYMLINKS };
 	int fd = (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof(how));
 
-	/* a filter of a container that does not know the call */
+	/* the seccomp filter of a container may not know the call */
 	if (fd < 0 && (errno == ENOSYS || errno == EPERM))
 		fd = open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
 	return fd < 0 ? -errno : fd;

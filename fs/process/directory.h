@@ -4,14 +4,15 @@
 #define FS_DIRECTORY_H
 
 /*
- * Opens a path, O_PATH, without following symlinks: -ELOOP if it has one that leads on. Its last
- * part is opened if it is one. The descriptor or -errno.
+ * Opens a path, O_PATH, without following symlinks: -ELOOP if a directory on the way is one. If the
+ * last part is a symlink, opens the symlink itself. The descriptor or -errno.
  */
 int directory_open(const char *path);
 
 /*
- * Changes to an open directory: system calls then take what "." is. Returns a descriptor of the one
- * before, for directory_leave(), or -errno. One thread.
+ * Makes an open directory the working directory, so that system calls can use it as ".". Returns a
+ * descriptor of the former one, for directory_leave(), or -errno. Until then no other thread may
+ * use a relative path.
  */
 int directory_enter(int dir);
 void directory_leave(int before);

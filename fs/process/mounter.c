@@ -58,16 +58,16 @@ struct request {
 
 /* ---- the process ---- */
 
-/* What all answers are like. */
+/* Each answer to the daemon. */
 struct answer {
 	int result;
-	struct mountinfo_copy mount; /* what was mounted (its device only), or is on top */
+	struct mountinfo_copy mount; /* the new mount (its device only), or the one on top of it */
 };
 
 struct state {
 	const struct mounting *mounting;
 	bool mounted, unmounted;
-	bool covered; /* it could not be unmounted: something is on it */
+	bool covered; /* the mount could not be unmounted: another is on it or in it */
 	int socket;
 	struct opener opener;
 	struct writer log; /* to syslog(3), which waits for as long as nobody reads /dev/log */
@@ -163,7 +163,7 @@ static void do_unmount(struct state *s)
 	const char *device = s->mounting->place->device;
 	struct answer a = { .result = 0 };
 
-	/* later, the number may be of a file system of others */
+	/* after the unmount, another file system may get the number */
 	if (*device && !s->unmounted)
 		a.result = unmount_device(device, NULL, true, &a.mount);
 	s->unmounted = a.result == 0;
@@ -172,8 +172,8 @@ static void do_unmount(struct state *s)
 }
 
 /*
- * The daemon has ended, and something is mounted on its mount. The list of mounts can be polled for
- * changes.
+ * Unmounts the file system as soon as nothing is mounted on it or in it: poll(2) tells when the
+ * list of mounts changes.
  */
 static void wait_until_free(const char *device)
 {
@@ -352,7 +352,7 @@ bool mounter_serve(const struct mounting *m, int socket)
 	opener_finish(&s.opener);
 	writer_stop(&s.log);
 	if (s.covered) {
-		/* this may take days: nobody is to wait for the end of its output */
+		/* this may take days: nobody should wait for the end of the output meanwhile */
 		daemon_drop_terminal();
 		wait_until_free(m->place->device);
 	}
@@ -370,8 +370,8 @@ static void ignore_signals(void)
 }
 
 /*
- * Leaves only the socket and the mountpoint open of what the daemon has: the process that started
- * it waits for the end of a pipe.
+ * Closes all descriptors of the daemon but the socket and the mountpoint: the process that started
+ * the daemon waits for the end of a pipe.
  */
 static void keep_two(int socket, int *dir)
 {
@@ -432,7 +432,7 @@ static int ask(const struct mounter *m, enum request_kind kind, const int *fds, 
 	return message_send(m->fd, &q, HEADER_SIZE, fds, n);
 }
 
-/* ret_mount, and ret_fd of an answer with 0, may be NULL. */
+/* Receives an answer. ret_fd and ret_mount may be NULL; *ret_fd is set only if the result is 0. */
 static int answer(const struct mounter *m, int *ret_fd, struct mountinfo_copy *ret_mount)
 {
 	struct answer a;
@@ -488,8 +488,8 @@ static size_t put_missing(struct request *q, unsigned n)
 }
 
 /*
- * Sends a line, which is lost where the mounter has no room for it. The next one says how many
- * were. Safe in a signal handler.
+ * Sends a line, or counts it as lost if the socket has no room. A line that says how many were lost
+ * follows the next one that is sent. Safe in a signal handler.
  */
 static void send_log(const struct mounter *m, struct request *q, size_t n)
 {

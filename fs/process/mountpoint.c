@@ -121,7 +121,7 @@ static int check_device(const char *path)
 	return -EBADF;
 }
 
-/* Has the directory files? One that is mounted when it is looked at is not looked at. */
+/* Has the directory files? One of autofs is not read: that would mount what belongs there. */
 static bool has_files(const struct place *place, const struct statfs *fs)
 {
 	const int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
@@ -143,7 +143,7 @@ bool mountpoint_may_mount(void)
 	return geteuid() == 0 || user_may(CAP_SYS_ADMIN);
 }
 
-/* Can libfuse run it, where it looks for it? */
+/* Is there a fusermount3 that libfuse can run, where libfuse looks for it? */
 static bool has_fusermount(void)
 {
 	const char *path = getenv("PATH");
@@ -162,7 +162,7 @@ static bool has_fusermount(void)
 	return has;
 }
 
-/* Is there what mounts? 0; or -errno, logged with what to do. */
+/* Checks that /dev/fuse, and for users fusermount3, is there. 0; or -errno, logged with advice. */
 static int check_means(void)
 {
 	if (access("/dev/fuse", F_OK) < 0 && errno == ENOENT)
@@ -183,7 +183,7 @@ static int check_means(void)
 	return 0;
 }
 
-/* The directory is what will be covered. 0; or -EBUSY, logged. */
+/* Looks at what the mount will cover: see mountpoint_prepare(). 0; or -EBUSY, logged. */
 static int check_covered(const char *path, const struct place *place, const struct statfs *fs,
 			 const char **ret_covers)
 {
@@ -209,7 +209,7 @@ static int check_covered(const char *path, const struct place *place, const stru
 	return 0;
 }
 
-/* Opens the directory: 0, -ENOTCONN if it is a dead mount, or -errno. */
+/* Opens the directory. 0; -ENOTCONN: a dead mount is there; or -errno. */
 static int open_directory(const char *path, struct place *place, struct statfs *ret)
 {
 	struct stat st;
@@ -228,8 +228,8 @@ static int open_directory(const char *path, struct place *place, struct statfs *
 }
 
 /*
- * A path without symlinks has one. That is new, unless it could not be resolved at the start: then
- * the reason is that.
+ * The path has a symlink, although symlinks were resolved at the start. Either the symlink is new:
+ * -ESTALE; or the path could not be resolved: the -errno of that.
  */
 static int why_symlink(const char *path)
 {
@@ -240,7 +240,7 @@ static int why_symlink(const char *path)
 	return r;
 }
 
-/* Removes a dead mount of this program from the path. 0 or -errno; -ENOTCONN: it is another one. */
+/* Unmounts a dead cartonfs mount. 0; -ENOTCONN: it is one of another program; or -errno. */
 static int remove_dead(const char *path)
 {
 	struct mountinfo_copy dead, top;

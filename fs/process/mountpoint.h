@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+struct place;
+
 /* True: `path` is the open FUSE device of a mount that mount.fuse3 -o drop_privileges has made. */
 bool mountpoint_is_device(const char *path);
 
@@ -26,18 +28,20 @@ bool mountpoint_is_cartonfs(const char *path);
 int mountpoint_create(char **path, mode_t mode);
 
 /*
- * Checks that `path` is a directory, which `place` holds open, and unmounts a dead cartonfs mount
- * that a killed process has left there. *ret_covers: what there is to say once it is mounted, since
- * that covers a mount or files; else untouched. For /dev/fd/N, checks that N is a FUSE device. 0,
- * or -errno, logged with what to do.
+ * Checks that `path` is a directory, which `place` then holds open, and unmounts a dead cartonfs
+ * mount that a killed process has left there. *ret_covers: a warning for later, if the carton will
+ * cover a mount or files; else untouched. For /dev/fd/N, checks that N is a FUSE device. 0, or
+ * -errno, logged with what to do.
  */
-struct place;
 int mountpoint_prepare(const char *path, struct place *place, const char **ret_covers);
 
-/* Does libfuse mount without a helper? Root of a container may not, and has no other way. */
+/*
+ * Does libfuse mount without fusermount3? Always as root: root of a container that may not mount
+ * has no other way.
+ */
 bool mountpoint_may_mount(void);
 
-/* After libfuse has failed to mount, and said it: logs what a user lacks for that, if known. */
+/* Call it after libfuse has logged that it cannot mount: logs what the user lacks, if known. */
 void mountpoint_explain(void);
 
 #endif

@@ -33,7 +33,7 @@ void notify_open(void)
 	notify_fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (notify_fd < 0)
 		return;
-	/* for what has to arrive; a service manager that is stuck must not keep this process */
+	/* some messages wait for room, but not for ever: a service manager may be stuck */
 	setsockopt(notify_fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
 	if (connect(notify_fd, (struct sockaddr *)&addr,
 		    (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len)) < 0) {

@@ -16,7 +16,7 @@ struct options {
 	char *given;		/* the mountpoint as it was named, absolute; symlinks are kept */
 	char *mountpoint;	/* an absolute path if it exists */
 	int fake;		/* a flag; mount -f: check the arguments, and do not mount */
-	bool helped;		/* auto_unmount: only fusermount3 mounts */
+	bool helped;		/* auto_unmount is set: fusermount3 mounts */
 	struct fuse_args fuse;	/* arguments for libfuse */
 	const char *suggestion; /* an option that one of them is perhaps a typo of; or NULL */
 };

@@ -63,7 +63,7 @@ static int find(struct place *p)
 	FILE *f = fopen("/proc/self/mountinfo", "re");
 	struct search s = { .device = "" };
 
-	/* the path may change between the two looks */
+	/* the directory may be renamed before the list is read */
 	for (int i = 0; f && i < TRIES && !*s.device; i++)
 		if (path_of(p->dir, s.path))
 			mountinfo_each(f, compare, &s);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where a carton is mounted. Until then it is a directory, which was looked at and stays open: what
- * another user renames, or puts a symlink to, is not mounted on. From then on it is a file system,
- * which is known by its device: its mounts may have been moved, and other ones may have its path.
+ * Where a carton is mounted. Before the mount, a place is a directory that was checked and stays
+ * open, so that no rename and no symlink of another user can redirect the mount. Afterwards, it is
+ * a file system, known by its device: the mount may be moved, and another one may get its path.
  */
 #ifndef FS_PLACE_H
 #define FS_PLACE_H
@@ -21,9 +21,9 @@ int place_open(struct place *p, const char *path);
 void place_close(struct place *p);
 
 /*
- * Mounts the session on the open directory, or by `path` if a helper mounts, which resolves that
- * with the rights of the user (`helped`). 0, -ESTALE if the file system is not found afterwards, or
- * -EIO, which libfuse has logged. One thread.
+ * Mounts the session on the open directory; or on `path` if fusermount3 mounts (`helped`), which
+ * resolves the path with the rights of the user. 0; -ESTALE: mounted, but the file system is not
+ * found afterwards; -EIO, which libfuse has logged; or another -errno. One thread.
  */
 int place_mount(struct place *p, struct fuse_session *se, const char *path, bool helped);
 

@@ -305,7 +305,7 @@ static int confine_syscalls(const struct carton_paths *paths, const struct sandb
 	return r < 0 ? failed("seccomp", r) : 0;
 }
 
-/* May the confined process open the file? The kernel is asked: no list of rules here could tell. */
+/* Can this confined process open the file? Tries it: the rules alone do not tell. */
 static bool can_open(const char *path)
 {
 	static const int modes[] = { O_RDONLY, O_WRONLY };
@@ -323,8 +323,8 @@ static bool can_open(const char *path)
 
 /*
  * Drops the rights of root, and the access to files that are not needed. The Landlock rules are
- * made first, by the user who can open all of these files. *ret_exposed: the key of the cache can
- * be opened all the same. Without Landlock it can be in any place, so that says nothing.
+ * made first, by the user who can open all of these files. *ret_exposed: the process can still open
+ * the user's key. False without Landlock, where it could do so wherever the key is.
  */
 static int confine_access(const struct carton_paths *paths, const struct sandbox_helper *helper,
 			  bool helped, bool *ret_exposed)

@@ -36,7 +36,7 @@ static void look_for_own(void *ctx, const struct mountinfo *mount)
 		mountinfo_copy(mount, m->own);
 }
 
-/* The root of a namespace is its own parent. */
+/* Looks for a mount on or in the one that was found. The root of a namespace is its own parent. */
 static void look_for_top(void *ctx, const struct mountinfo *mount)
 {
 	struct mounts *m = ctx;
@@ -47,7 +47,10 @@ static void look_for_top(void *ctx, const struct mountinfo *mount)
 	mountinfo_copy(mount, m->top);
 }
 
-/* umount2(2), or the helper for users. That does not say why it fails: most likely -EBUSY. */
+/*
+ * Unmounts by umount2(2), or for users by fusermount3. That does not say why it fails: most likely
+ * the mount is busy.
+ */
 static int unmount_name(const char *name, const char *path, bool lazy)
 {
 	char *argv[] = { "fusermount3",
@@ -76,7 +79,10 @@ static int unmount_name(const char *name, const char *path, bool lazy)
 	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : lazy ? -EPERM : -EBUSY;
 }
 
-/* Unmounts a mount that has none on it. Its directory is held, so nobody moves that meanwhile. */
+/*
+ * Unmounts a mount that has no other on it, from its parent directory: a rename of that meanwhile
+ * does not lead to another mount.
+ */
 static int unmount_one(const struct mountinfo_copy *own, bool lazy)
 {
 	const char *slash = strrchr(own->path, '/');
@@ -106,8 +112,8 @@ int unmount_device(const char *device, const char *path, bool lazy, struct mount
 	FILE *f = fopen("/proc/self/mountinfo", "re");
 	struct mountinfo_copy own;
 	/*
-	 * Counts the mounts first: once the last of them is gone, the kernel gives their number to
-	 * the next file system that is mounted, which is not ours.
+	 * Counts the mounts first, and unmounts no more: once the last one is gone, the kernel may
+	 * give the number of the device to the next file system, which is not ours.
 	 */
 	struct mounts all = { device, path, .skip = SIZE_MAX };
 	size_t skip = 0;

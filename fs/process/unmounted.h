@@ -17,7 +17,7 @@ struct unmounted {
 	pthread_t thread;
 	int stop[2]; /* a pipe; its end ends the thread */
 	bool running;
-	bool seen; /* of the thread, until unmounted_close(): `gone` was called */
+	bool seen; /* `gone` was called; only the thread uses this until unmounted_close() */
 };
 
 /*
@@ -27,11 +27,11 @@ void unmounted_open(struct unmounted *u);
 
 /*
  * Starts a thread that calls `gone` once, when the file system `device` has no mount left in this
- * mount namespace. Call it after mounting; "": it is not watched.
+ * mount namespace. Call it after mounting. If `device` is "", nothing is watched.
  */
 void unmounted_watch(struct unmounted *u, const char *device, void (*gone)(void));
 
-/* Ends the thread. True: no mount was left, and the number of the device may be another's. */
+/* Ends the thread. True: no mount was left, and another file system may have the number by now. */
 bool unmounted_close(struct unmounted *u);
 
 #endif

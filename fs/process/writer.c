@@ -27,7 +27,7 @@ void writer_bytes(int fd, const char *data, size_t n)
 	}
 }
 
-/* Lock held, but not while it writes. */
+/* Lock held; releases it while it writes. */
 static void write_next(struct writer *w)
 {
 	struct writer_line line = w->lines[w->written % WRITER_LINES];
@@ -82,7 +82,7 @@ int writer_start(struct writer *w, writer_fn *write, void *ctx)
 	return r;
 }
 
-/* Waits until so many lines were written. False: in vain. Lock held. */
+/* Waits, a while at most, until so many lines were written. False: they are not. Lock held. */
 static bool wait_for(struct writer *w, unsigned long written)
 {
 	struct timespec until;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Writes lines to what may not take them: a pipe or a socket that nobody reads, a disk that is
- * stuck. A thread writes and waits, so that nobody else does. Lines that find no room in its queue
- * are lost, and counted: the next line that is written says how many.
+ * Writes lines to files that may block: a pipe or a socket that nobody reads, a disk that is stuck.
+ * A thread writes and waits, so that nobody else does. Lines that find no room in its queue are
+ * lost, and counted: the next line that is written says how many.
  */
 #ifndef FS_WRITER_H
 #define FS_WRITER_H
@@ -16,13 +16,13 @@
 #define WRITER_LOST "lines of the log are missing here: nobody took them"
 
 struct writer_line {
-	int to;	       /* as the caller of writer_put() has it */
+	int to;	       /* passed on to the writer_fn */
 	int priority;  /* likewise */
 	char *text;    /* malloc'ed */
 	unsigned lost; /* so many lines before it are missing */
 };
 
-/* Writes a line, and may wait for any time. */
+/* Writes a line. May block for any time. */
 typedef void writer_fn(void *ctx, const struct writer_line *line);
 
 struct writer {
@@ -44,18 +44,18 @@ int writer_start(struct writer *w, writer_fn *write, void *ctx);
 
 /*
  * Takes over `line->text`, and writes it, or counts it as lost. `patient`: waits a second at most
- * until it is written, so that who gets an error finds its reason in the log; but not again until
- * something is written. Any thread.
+ * until it is written, so that a reader who gets an error finds the reason in the log. After such a
+ * wait in vain, nobody waits until a line is written again. Any thread.
  */
 void writer_put(struct writer *w, const struct writer_line *line, bool patient);
 
 /*
- * Waits a second at most until all is written, and frees what is not used any more. A thread that
- * cannot write is left behind: the process has to end then. Does nothing if it does not run.
+ * Waits a second at most until all lines are written, then ends the thread. A thread that cannot
+ * write is left behind, with its lines: the process has to end then. No thread: does nothing.
  */
 void writer_stop(struct writer *w);
 
-/* Writes all bytes, as far as the file takes them. */
+/* Writes all bytes, unless an error ends it. Waits for room. */
 void writer_bytes(int fd, const char *data, size_t n);
 
 #endif
