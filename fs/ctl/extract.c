@@ -4,8 +4,8 @@
  *
  * Each file is written under a temporary name and then renamed, so no file is ever incomplete.
  * MANIFEST comes last: a directory that has it is complete. Files that are there with the right
- * hash are kept, so an interrupted extraction is resumed by running it again. No file is put over
- * another one of the carton, which the file system takes for the same (ctl/outnames.h).
+ * hash are kept, so an interrupted extraction is resumed by running it again. No file replaces
+ * another one of the carton whose name the file system takes for the same (ctl/outnames.h).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -204,7 +204,7 @@ static int extract_one(struct extract *x, size_t i, struct outdir_parent *p)
 	r = outnames_place(&x->names, tmp_name, p->fd, node);
 	if (r < 0)
 		unlinkat(x->out.tmp, tmp_name, 0);
-	/* that of a name is reported when all are known */
+	/* -EEXIST: outnames_report() reports all such names at the end */
 	return r < 0 && r != -EEXIST ? report(x, path, "be replaced", r) : r;
 }
 
@@ -326,7 +326,7 @@ int ctl_extract_prepare(struct args *a)
 	return 0;
 }
 
-/* Has a step for all names failed? Each name is reported at the end. */
+/* Has a step of outnames failed? Reports that, except names: outnames_report() does. */
 static bool names_failed(struct extract *x, int r)
 {
 	if (r < 0)
@@ -336,7 +336,7 @@ static bool names_failed(struct extract *x, int r)
 	return r < 0;
 }
 
-/* Says what is missing. Returns the exit status. */
+/* Reports how much was not extracted. Returns the exit status. */
 static int failed(const struct extract *x)
 {
 	char count[TERM_COUNT];
@@ -354,7 +354,7 @@ static int failed(const struct extract *x)
 /* Extracts all files; MANIFEST, if it is one of them, comes last. */
 static void extract_all(struct extract *x, struct carton_node *manifest)
 {
-	/* of one that was interrupted, much is there */
+	/* after an interrupted run, much is there already */
 	if (x->out.fresh)
 		carton_want(&(struct carton_files){ x->files.list, x->files.n });
 	run_threads(x);

@@ -167,8 +167,8 @@ void ctl_mounts_free(struct ctl_mount *list, size_t n)
 }
 
 /*
- * Opens a file of .cartonfs/ of the mount. Any user can make a mount of this type: a link in it
- * would lead to what this process may read and that user may not, and a FIFO would keep it waiting.
+ * Opens a file of .cartonfs/ of the mount. Any user can make a mount of this type: a symlink in it
+ * could lead to files that only the user of this process may read, and a FIFO would block.
  */
 static int open_file(const struct ctl_mount *m, const char *name)
 {

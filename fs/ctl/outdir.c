@@ -22,8 +22,8 @@ bool outdir_trusts(const struct outdir *o, const struct stat *st)
 }
 
 /*
- * Opens a directory beneath `at`, and makes it if it is missing (*ret_made). -EPERM: another user
- * has made it.
+ * Opens a directory beneath `at`, and makes it if it is missing; *ret_made says whether it was.
+ * -EPERM: another user has made it.
  */
 static int enter(const struct outdir *o, int at, const char *name, bool *ret_made)
 {
@@ -43,7 +43,7 @@ static int enter(const struct outdir *o, int at, const char *name, bool *ret_mad
 
 /*
  * Opens the directory at the first bytes of `path`, beneath the output directory; missing
- * directories are made. *ret_made: the last one was; untouched if there is none.
+ * directories are made. *ret_made: whether the last one was; untouched if len is 0.
  */
 static int open_directory(const struct outdir *o, const char *path, size_t len, bool *ret_made)
 {

@@ -38,7 +38,7 @@ bool outdir_trusts(const struct outdir *o, const struct stat *st);
 
 /*
  * Opens the directory at `path` beneath the output directory (O_PATH); missing directories are
- * made. *ret_made: it was made now; untouched for "". Otherwise as outdir_parent().
+ * made. *ret_made: whether this one was; untouched for "". Errors are those of outdir_parent().
  */
 int outdir_directory(const struct outdir *o, const char *path, bool *ret_made);
 

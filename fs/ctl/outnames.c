@@ -14,9 +14,9 @@
 #define MAX_REPORTED 20
 
 /* bits of carton_mark() */
-#define CHOSEN 1 /* it is extracted, or a directory of what is */
+#define CHOSEN 1 /* the file is extracted; or a file in this directory is */
 #define OLD 2	 /* a listing before the run had exactly this name */
-#define LISTED 4 /* one at the end has it */
+#define LISTED 4 /* a listing at the end has exactly this name */
 
 static bool has(struct carton_node *node, unsigned char bit)
 {
@@ -29,7 +29,7 @@ static bool set(struct carton_node *node, unsigned char bit)
 	return atomic_fetch_or(carton_mark(node), bit) & bit;
 }
 
-/* Its directory; NULL: it is the root. */
+/* The directory of a node; NULL: the node is the root. */
 static struct carton_node *parent_of(const struct carton_node *node)
 {
 	struct carton_node *parent = carton_parent(node);
@@ -49,7 +49,7 @@ bool outnames_was_there(struct carton_node *file)
 
 /* ---- listings ---- */
 
-/* Sets the bit of all in the directory `node` of the carton that the directory `fd` lists. */
+/* Sets the bit of each child of `node` whose name is in the directory `fd`. */
 static int list(int fd, const struct carton_node *node, unsigned char bit)
 {
 	int own = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -94,7 +94,7 @@ static int make_directory(struct outnames *n, struct carton_node *node)
 		return r;
 	carton_path(node, path);
 	fd = outdir_directory(n->out, path, &made);
-	/* the file that needs it says why there is none */
+	/* the files in it will report why there is none */
 	if (fd < 0)
 		return 0;
 	ctl_add_file(&n->dirs, node);
@@ -165,7 +165,7 @@ int outnames_place(struct outnames *n, const char *temporary, int parent, struct
 	struct stat st;
 	int r = 0;
 
-	/* one after the other: none must come between the look and the rename */
+	/* no other thread may rename a file between this look and the rename */
 	pthread_mutex_lock(&n->lock);
 	if (!has(file, OLD) && fstatat(parent, name, &st, AT_SYMLINK_NOFOLLOW) == 0) {
 		r = add_taken(n, file);
@@ -178,8 +178,8 @@ int outnames_place(struct outnames *n, const char *temporary, int parent, struct
 }
 
 /*
- * The other name of the carton for which the file system takes this one; NULL: none. An empty file
- * of this name is found by the other, too, in the temporary directory, which is empty now.
+ * The other name of the carton for which the file system takes this one; NULL: none. Tries it in
+ * the temporary directory, which is empty now: makes a file, and looks for it by the other names.
  */
 static struct carton_node *other_name(const struct outnames *n, const struct carton_node *node)
 {

@@ -153,7 +153,7 @@ static bool is_in_use(const char *path)
 	return any;
 }
 
-/* The same, but waits for those who ask for the status of the mount, as this program does. */
+/* Unmounts, but first waits for those who ask for the status of the mount, as this program does. */
 static int unmount_after_status(const struct ctl_mount *m, struct mountinfo_copy *ret_top)
 {
 	int r = unmount_device(m->device, m->path, false, ret_top);

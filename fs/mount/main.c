@@ -29,7 +29,7 @@ static int open_standard_files(void)
 	return fd < 0 ? -1 : close(fd);
 }
 
-/* Output that cannot be written is an error: the exit status. */
+/* Flushes stdout. Returns the exit status: output that cannot be written is an error. */
 static int flush(void)
 {
 	if (fflush(stdout) == 0 && !ferror(stdout))

@@ -59,7 +59,7 @@ static inline unsigned char mark_of(struct carton_node *node)
 	return __atomic_load_n(carton_mark(node), __ATOMIC_SEQ_CST);
 }
 
-/* Both return the flags that there were. */
+/* Both return the flags before the change. */
 static inline unsigned char mark_add(struct carton_node *node, unsigned char flags)
 {
 	return __atomic_fetch_or(carton_mark(node), flags, __ATOMIC_SEQ_CST);

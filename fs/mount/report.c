@@ -30,7 +30,7 @@ static void tell_error(const char *subject, const char *message)
 
 /* ---- where lines go ---- */
 
-enum { TO_STDERR, TO_ERROR_FILE };
+enum { TO_STDERR, TO_ERROR_FILE }; /* `to` of struct writer_line */
 
 /* A writer_fn. */
 static void write_line(void *ctx, const struct writer_line *line)
@@ -81,7 +81,7 @@ static void put_line(struct report *t, int priority, const char *prefix, const c
 
 void report_serving(struct report *t)
 {
-	/* a daemon without a terminal has only error_file, and that only at its end */
+	/* in the background, only error_file is written to */
 	if (t->options->values.foreground || t->error_file >= 0)
 		writer_start(&t->writer, write_line, t);
 }

@@ -23,7 +23,7 @@ struct report {
 	atomic_bool detached;	       /* the daemon has closed its stderr */
 	bool journal;		       /* stderr goes to the journal */
 	int error_file;		       /* or -1 */
-	struct writer writer;	       /* writes to both, once it runs: see report_serving() */
+	struct writer writer;	       /* of stderr and error_file: see report_serving() */
 	pthread_mutex_t lock;	       /* guards `held` */
 	/*
 	 * The last message of an open, which may be why nothing is mounted: then one line says
@@ -62,15 +62,15 @@ void report_not_mounted(struct report *t, const char *fmt, ...)
 void report_covered(struct report *t, const char *message);
 
 /*
- * From now on nobody waits for stderr or error_file, which may be a pipe that is not read or on a
- * disk that is stuck: a thread writes. Call it once the process is confined, as threads are each by
- * itself. If the thread cannot be had, they are written to as before.
+ * Starts a thread that writes to stderr and error_file, so that nobody else has to wait for a pipe
+ * that is not read, or a disk that is stuck. Call it once the process is confined: a thread that is
+ * older would not be. If the thread cannot be started, lines are written as before.
  */
 void report_serving(struct report *t);
 
 /*
- * Writes the exit status to error_file, for supervisors that do not see it. Returns it. The process
- * has to end then.
+ * Writes the exit status to error_file, for supervisors that do not see it. Returns the status. The
+ * process has to end then.
  */
 int report_status(struct report *t, int status);
 

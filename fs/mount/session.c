@@ -112,7 +112,7 @@ static void on_unmounted(void)
 	parked_cancel_all(ENOTCONN);
 }
 
-/* True: unmounted from outside. Another file system may have its device number now. */
+/* True: somebody else has unmounted it. Another file system may have its device number by now. */
 static bool is_unmounted(struct fuse_session *se)
 {
 	struct pollfd p = { fuse_session_fd(se), 0, 0 };
@@ -121,8 +121,9 @@ static bool is_unmounted(struct fuse_session *se)
 }
 
 /*
- * The exit status after the loop. Where libfuse cannot start its first thread, not every version
- * of it gives an error; otherwise only a signal or an unmount ends the loop so early.
+ * The exit status after the loop. If libfuse cannot start its first thread, not every version of it
+ * returns an error. So a loop that ends before the mount is ready, without a signal or an unmount,
+ * has had no thread.
  */
 static int status_of_loop(struct session *s, int r)
 {
@@ -298,7 +299,7 @@ static const char *why_not(int error)
 	return strcmp(text, strerror(-error)) == 0 ? error_text(error) : text;
 }
 
-/* Unmounts what the process has mounted. What stays is dead: then says what to do. */
+/* Unmounts the mount of this process. If that fails, the mount is dead: logs what to do. */
 static void detach(struct session *s)
 {
 	struct mountinfo_copy top;

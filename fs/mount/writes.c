@@ -68,7 +68,7 @@ static void on_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const 
 	refuse(req);
 }
 
-/* Without default_permissions access(2) asks. What may be read is then not asked, as before. */
+/* The kernel asks this for access(2), without default_permissions. Reading is always allowed. */
 static void on_access(fuse_req_t req, fuse_ino_t ino, int mask)
 {
 	(void)ino;

@@ -5,8 +5,9 @@
 #include "process/fuse.h"
 
 /*
- * Sets the requests that would write: each gets EROFS. The kernel sends them where another program
- * has made the mount, and not read-only (mount.fuse3 -o drop_privileges).
+ * Sets the handlers of all requests that write: they answer with EROFS. The kernel sends such
+ * requests only if another program has made the mount, and not read-only (mount.fuse3 -o
+ * drop_privileges).
  */
 void writes_refuse(struct fuse_lowlevel_ops *ops);
 
