@@ -20,10 +20,11 @@ from zipwriter import Carton
 pytestmark = pytest.mark.needs_root     # it mounts what is in the way
 
 
-def mounts_of(device):
-    """The paths at which a file system is mounted."""
+def mounts_of(device, work):
+    """The paths below `work` at which a file system is mounted. Once it is gone, a mount of another test may get its number."""
     lines = harness.Path('/proc/self/mountinfo').read_text().splitlines()
-    return [line.split(' ')[4] for line in lines if line.split(' ')[2] == device]
+    return [line.split(' ')[4] for line in lines
+            if line.split(' ')[2] == device and harness.Path(line.split(' ')[4]).is_relative_to(work)]
 
 
 def device_of(m):
@@ -77,29 +78,29 @@ def test_new_mount_at_the_path(two, point, who, sig):
         reader.communicate()
 
 
-def test_something_on_top(sample_carton, point, who):
+def test_something_on_top(sample_carton, work, point, who):
     """What is on it stays. The dead mount below goes once that is gone."""
     where = point(who)
     with harness.mounted(sample_carton[0], where, uid=who) as m:
         device, mounters = device_of(m), mounter_of(m.pids[0])
         with tmpfs(where):
             end(m)
-            assert os.listdir(where) == ['mine'] and mounts_of(device) == [where]
+            assert os.listdir(where) == ['mine'] and mounts_of(device, work) == [where]
             said(m, f'not unmounted yet: a tmpfs is mounted on it or in it, at {where}: first run umount {where}')
-        eventually('it is gone, too', lambda: not mounts_of(device))
+        eventually('it is gone, too', lambda: not mounts_of(device, work))
         assert os.listdir(where) == []
         for pid in mounters:
             wait_exit(pid)
 
 
-def test_something_in_it(sample_carton, mount):
+def test_something_in_it(sample_carton, work, mount):
     with mount(sample_carton[0]) as m:
         device = device_of(m)
         with tmpfs(m / 'model'):
             end(m)
             assert os.listdir(m / 'model') == ['mine']
             said(m, f'at {m / "model"}: first run umount {m / "model"}')
-        eventually('it is gone, too', lambda: not mounts_of(device))
+        eventually('it is gone, too', lambda: not mounts_of(device, work))
 
 
 @pytest.mark.parametrize('other', ['tmpfs', 'carton'])
@@ -117,9 +118,9 @@ def test_moved_with_its_parent(two, work, who, other):
         with tmpfs(work / 'a/m') if other == 'tmpfs' else contextlib.nullcontext():
             if other == 'carton':
                 assert run(CARTONFS, two[1], work / 'a/m', uid=who).returncode == 0
-            assert mounts_of(device) == [str(work / 'b/m')]
+            assert mounts_of(device, work) == [str(work / 'b/m')]
             end(m)
-            assert mounts_of(device) == [] and os.listdir(work / 'b/m') == []
+            assert mounts_of(device, work) == [] and os.listdir(work / 'b/m') == []
             if other == 'tmpfs':
                 assert os.listdir(work / 'a/m') == ['mine']
             else:
@@ -139,9 +140,9 @@ def test_mounted_elsewhere(sample_carton, mount, work, way):
         with harness.mounted(sample_carton[0], base / 'm') as m:
             device = device_of(m)
             assert run('mount', f'--{way}', m.path, base / 'other').returncode == 0
-            assert str(base / 'other') in mounts_of(device)
+            assert str(base / 'other') in mounts_of(device, work)
             end(m)
-            assert mounts_of(device) == []
+            assert mounts_of(device, work) == []
     finally:
         run('umount', '-l', base)
 
@@ -157,7 +158,7 @@ def test_parent_covered(sample_carton, work):
                 end(m)
                 assert os.listdir(work / 'a/m') == ['mine']
                 said(m, 'not unmounted yet: another mount covers it: first unmount that')
-        eventually('it is gone, too', lambda: not mounts_of(device))
+        eventually('it is gone, too', lambda: not mounts_of(device, work))
 
 
 @pytest.mark.parametrize('part', ['', 'model'])
@@ -214,7 +215,7 @@ def links(pid):
     return found
 
 
-def test_dead_mount_is_removed_and_no_other(two, point):
+def test_dead_mount_is_removed_and_no_other(two, work, point):
     """A dead mount at the path goes at the next start; what is on it stays, and the start says so."""
     where = point()
     with harness.mounted(two[0], where) as m:
@@ -224,8 +225,8 @@ def test_dead_mount_is_removed_and_no_other(two, point):
             p = run(CARTONFS, two[1], where)
             assert p.returncode == 0 and 'is not empty' in p.stderr
             assert ctl('stop', where).returncode == 0
-            assert os.listdir(where) == ['mine'] and mounts_of(device) == [where]
+            assert os.listdir(where) == ['mine'] and mounts_of(device, work) == [where]
         with harness.mounted(two[1], where) as new:
             assert re.search('removed a dead cartonfs mount', new.stderr) and new.read('model/w') == b'new'
-            assert mounts_of(device_of(new)) == [where]
+            assert mounts_of(device_of(new), work) == [where]
         assert new.gone()

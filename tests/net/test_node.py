@@ -124,13 +124,14 @@ def test_all_orders(nginx, served, mounts, cache):
     """Each in another order."""
     nginx.clear()
 
-    def read(m):
-        order = random.Random(str(m.path)).sample(range(N_CHUNKS), N_CHUNKS)
+    def read(at):
+        m, step = at
+        order = (i * step % N_CHUNKS for i in range(N_CHUNKS))
         return all(pread(m / NAME, CHUNK, i * CHUNK) == chunk_at(i) for i in order)
 
-    assert all(at_once(read, mounts(4, served)))
-    # a mount may begin a chunk just as another one gives it up
-    assert sent(nginx) <= SIZE * 1.1
+    assert all(at_once(read, list(zip(mounts(4, served), (37, 43, 59, 61)))))
+    # what one has asked for ahead of its reader is given up when that goes elsewhere, and comes again
+    assert sent(nginx) <= SIZE * 1.25
 
 
 def test_middle_beside_start(nginx, served, mounts, cache):

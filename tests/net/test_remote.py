@@ -90,7 +90,8 @@ def test_large_file_over_many_connections(nginx, mount, cache):
         # at most 4 MiB each, and less if the machine is slow
         parts = [r for r in nginx.requests() if r['sent'] > MIB / 8]
         assert 3 <= len({r['conn'] for r in parts}) and len(parts) >= 15
-        assert sum(r['sent'] for r in nginx.requests()) < len(data) + 9.2 * MIB
+        # 9 of them are of misc/x; what is on the way when a request is cut short comes twice: less than a request has
+        assert sum(r['sent'] for r in nginx.requests()) < len(data) + 12 * MIB
         assert [r for r in parts if not (r['status'] == 206 and r['if_match'])] == []
 
 
