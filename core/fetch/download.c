@@ -145,11 +145,12 @@ static int fetch_to(struct download *d, struct file *dest, struct source **ret)
 		file_abort(dest, r < 0 && r != -ENOSPC);
 		return r;
 	}
-	r = file_commit(dest, cached ? in.sha256 : NULL, in.size, ret);
-	if (r == 0 && cached) {
+	/* first, since a process that waits goes on at the commit: it would download all of it again */
+	if (cached)
 		note_version(d, in.sha256);
+	r = file_commit(dest, cached ? in.sha256 : NULL, in.size, ret);
+	if (r == 0 && cached)
 		cache_name_put(d->cache, in.sha256, "", d->shown);
-	}
 	return r;
 }
 

@@ -528,9 +528,24 @@ def test_no_ranges_and_two_processes(fault, mount, cache):
     eventually('the first has begun', lambda: cache.partials())
     with mount(url, *cache.options) as m:
         as_expected(m, c)
+        assert json.loads(m.read('.cartonfs/status.json'))['fetched_bytes'] == 0
     assert first.wait() == 0
-    whole = os.path.getsize(os.path.join(fault.root, 'two.carton'))
-    assert sum(r['sent'] == whole for r in fault.requests('two.carton')) == 1
+
+
+@pytest.mark.needs_plain_build
+@pytest.mark.parametrize('call', range(1, 6))
+def test_no_ranges_and_an_end_after_it(fault, mount, cache, killer, call):
+    """Who waits for a download goes on once that is an entry of the cache, perhaps before its process has done more."""
+    c = put_large(fault, 'end.carton', size=MIB)
+    url = remote(fault, 'end.carton', norange=1)
+    p = ctl('fetch', cache.flag, url, env=dict(LD_PRELOAD=str(killer), KILL_AT=f'renameat {call} after'))
+    assert p.returncode in (0, -signal.SIGKILL), p.stderr
+    whole = os.path.join(fault.root, 'end.carton')
+    there = harness.sha_file(whole) in cache.objects()
+    with mount(url, *cache.options) as m:
+        as_expected(m, c)
+        came = json.loads(m.read('.cartonfs/status.json'))['fetched_bytes']
+    assert came == 0 if there else came >= os.path.getsize(whole)
 
 
 @pytest.mark.parametrize('kind', ['breaks', 'killed', 'changes'])
