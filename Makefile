@@ -317,7 +317,7 @@ soak: test-deps
 	@$(if $(SOAK_TSAN),TEST_SLOWDOWN=8 TSAN_OPTIONS='halt_on_error=1 suppressions=$(CURDIR)/tests/tsan.supp') \
 		tests/soak/run $(BUILD) $(SOAK_SECONDS) $(addprefix --only ,$(ONLY))
 
-# Tests of files over 4 GiB.
+# Tests of files over 2 GiB.
 slow: test-deps
 	@$(MAKE) --no-print-directory $(ALL_CORES) tests
 	@TEST_SLOW=1 tests/run $(BUILD) mount -m slow
@@ -539,7 +539,7 @@ help:
 	@echo "make check-hub      the hub's own client, from npm, on the hub of the tests"
 	@echo "make check-sign     Sigstore's own library, from npm, on signatures of cartonctl"
 	@echo "make mutants        take out checks: tests must fail (ONLY='zip-*', SOAK=1)"
-	@echo 'make slow           tests of files over 4 GiB'
+	@echo 'make slow           tests of files over 2 GiB'
 	@echo 'make soak           readers, attackers, kills (SOAK_SECONDS=600, ONLY=, BUILD=)'
 	@echo 'make fleet          measure many nodes, caches and an object store (root)'
 	@echo 'make image          build the container image and run it (root)'

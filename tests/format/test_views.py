@@ -34,14 +34,16 @@ def everything():
     return td
 
 
-@pytest.mark.parametrize('storage', ['zstd', 'deflate', 'stored', 'directory'])
-def test_every_dtype_rank_and_zero(work, mount, who, everything, storage):
+@pytest.mark.parametrize(('storage', 'uid'), [
+    ('zstd', None), ('deflate', None), ('stored', None), ('directory', None),
+    pytest.param('zstd', harness.NOBODY, marks=pytest.mark.needs_root, id='zstd-user')])
+def test_every_dtype_rank_and_zero(work, mount, everything, storage, uid):
     td = everything
     carton = td.put(Carton(method='stored' if storage == 'directory' else storage))
     carton.add('model/main.py', b'')
     source = work / 'm'
     carton.unpack(source) if storage == 'directory' else carton.write(source)
-    with mount(source, uid=who) as m:
+    with mount(source, uid=uid) as m:
         m.do(check_values, m, td)
         m.do(check_index, m, td)
         assert m.read('views/tensor_data.safetensors') == reference_file(td.numeric())

@@ -15,7 +15,7 @@ from origin import (COMPRESS, MIB, PRIVATE, LinkedCarton, as_expected, digest, e
                     fault_bytes, lines_of, needs_root, nginx_at)
 
 CODINGS = ['identity', 'gzip', 'deflate', 'rawdeflate', 'br', 'zstd']
-BIG = 300 * MIB
+BIG = 96 * MIB
 N = 100000                              # bytes of a file where any number will do
 
 
@@ -99,7 +99,7 @@ def test_gzip_of_many_members(linked, fault, size, more):
 
 @pytest.fixture(scope='module')
 def big_body(nginx):
-    """sha256 of 300 MiB, mostly zeros, at /big and coded at /as-CODING/big."""
+    """sha256 of 96 MiB, mostly zeros, at /big and coded at /as-CODING/big."""
     rng, zeros = random.Random(7), bytes(252 << 10)
     data = b''.join(rng.randbytes(4096) + zeros for _ in range(BIG // (256 << 10)))
     with open(nginx.root / 'big', 'wb') as f:

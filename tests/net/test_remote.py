@@ -149,7 +149,7 @@ def test_an_interruption_loses_little(fault, work, cache, kind, sig):
     cache.check()
 
 
-@pytest.mark.big
+@pytest.mark.slow
 def test_two_gibibytes(nginx, mount, cache):
     """A Stored entry beyond 2 GiB."""
     size = (2 << 30) + 4321
