@@ -512,13 +512,16 @@ except KeyboardInterrupt:
 """, fault.url('link', silent=1), work / 'm.carton', cache.path)
     if when == 'before':
         words = (*words[:2], patch + words[2], *words[3:])
-    with at_once(), subprocess.Popen(words, env=environment(**env), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                     text=True) as p:
-        lines = [p.stdout.readline() for _ in range(5)]
-        assert lines == [f"{hashlib.sha256(large).hexdigest()} ['large']\n"] * 4 + ['0 {} []\n']
-        eventually('the request is there', lambda: any('silent' in r['path'] for r in fault.requests()))
-        p.send_signal(signal.SIGINT)
-        assert p.communicate() == ('interrupted\n', '') and p.returncode == 0
+    out = work / 'out'
+    with open(out, 'w') as to, subprocess.Popen(words, env=environment(**env), stdout=to, stderr=subprocess.PIPE, text=True) as p:
+        try:
+            eventually('the request is there', lambda: any('silent' in r['path'] for r in fault.requests()), why=out.read_text)
+            with at_once():
+                p.send_signal(signal.SIGINT)
+                assert p.communicate()[1] == '' and p.returncode == 0
+        finally:
+            p.kill()
+    assert out.read_text().splitlines() == [f"{hashlib.sha256(large).hexdigest()} ['large']"] * 4 + ['0 {} []', 'interrupted']
 
 
 def test_numbers_go_by_index(work):
