@@ -145,7 +145,7 @@ static int fetch_to(struct download *d, struct file *dest, struct source **ret)
 		file_abort(dest, r < 0 && r != -ENOSPC);
 		return r;
 	}
-	/* first, since a process that waits goes on at the commit: it would download all of it again */
+	/* first: who waits for it goes on at the commit, and would download all of it again */
 	if (cached)
 		note_version(d, in.sha256);
 	r = file_commit(dest, cached ? in.sha256 : NULL, in.size, ret);
