@@ -65,6 +65,16 @@ def derive(key, purpose):
     return hmac.digest(key, purpose.encode(), 'sha256')
 
 
+def key_of_path(key, path):
+    """The key of a carton at a path, without pins: it is derived from the user's, and its daemon has it."""
+    path = os.path.realpath(path)
+    return derive(key, f'cartonfs source 1\npath {len(path)}:{path}\n')
+
+
+def seal_name(secret, sha256):
+    return hmac.digest(derive(secret, 'names of seals'), bytes.fromhex(sha256), 'sha256').hex()
+
+
 def seal(secret, sha256, data, version):
     """The seal which says that these bytes were verified as the object of that name."""
     header = struct.pack('<16s32sQQ', b'cartonfs seal %d' % version, bytes.fromhex(sha256), len(data), BLOCK)
@@ -81,5 +91,4 @@ def put_seals(cache, secret, sha256, data):
     (seals / 'secret').write_bytes(secret)
     (seals / 'secret').chmod(0o600)
     (seals / sha256).write_bytes(seal(secret, sha256, data, 1))
-    name = hmac.digest(derive(secret, 'names of seals'), bytes.fromhex(sha256), 'sha256').hex()
-    (seals / name).write_bytes(seal(secret, sha256, data, 2))
+    (seals / seal_name(secret, sha256)).write_bytes(seal(secret, sha256, data, 2))

@@ -4,7 +4,6 @@ Who can write to the cache, such as a daemon that another carton has taken over,
 puts there mounts no other model. And where that key is.
 """
 import contextlib
-import hashlib
 import os
 import re
 import sys
@@ -13,7 +12,7 @@ import pytest
 
 import sealforge
 import harness
-from harness import CARTONFS, IS_ROOT, ctl, run
+from harness import CARTONFS, IS_ROOT, ctl, environment, run
 from hubrepo import HubServer, Repo
 from origin import MIB, digest, fault_bytes, lines_of, sealed
 from probing import LANDLOCK
@@ -184,7 +183,7 @@ def test_a_new_key_in_the_cache(mount, cache, work):
 
 
 def test_a_seal_of_another_source(mount, cache, work):
-    """A daemon that its own carton has taken over seals the bytes of another one, with the key that it has."""
+    """A daemon that its own carton has taken over seals other bytes of another one's file, with the key that it has."""
     source = Carton(method='stored').add('model/x', DATA).write(work / 'm.carton')
     with open(source, 'rb') as f:
         at = f.read().index(DATA[:100])
@@ -193,9 +192,13 @@ def test_a_seal_of_another_source(mount, cache, work):
         with mount(carton, *cache.options) as m:
             assert opened(m) == 'verified'
     seals = {sealed(p): p for p in cache.path.glob('v1/seals/*')}
-    text = seals[digest(EVIL)].read_bytes()
-    text = text[:16] + bytes.fromhex(digest(DATA)) + text[48:-32]
-    seals[digest(DATA)].write_bytes(text + hashlib.sha256(text).digest())
+    user = harness.Path(environment()['XDG_STATE_HOME'], 'cartonfs/cache.key')
+    key = sealforge.key_of_path(bytes.fromhex(user.read_text()), evil)
+    # this is the key that its seals are made with
+    assert seals[digest(EVIL)].name == sealforge.seal_name(key, digest(EVIL))
+    forged = sealforge.seal(key, digest(DATA), EVIL, 2)
+    seals[digest(DATA)].write_bytes(forged)
+    (cache.path / 'v1/seals' / sealforge.seal_name(key, digest(DATA))).write_bytes(forged)
     with open(source, 'r+b') as f:
         f.seek(at)
         f.write(EVIL)
