@@ -172,6 +172,13 @@ int cache_seal_says(int fd, uint8_t ret_sha256[32]);
  */
 int cache_user_dir(const char *variable, const char *in_home, char **ret);
 
+/*
+ * Root makes no directory in the home of another user, for example after sudo -E: the programs of
+ * that user could not use a ~/.cache that belongs to root. `path` has no slash at its end. 0; or
+ * -EPERM: it would be made in *ret_above, malloc'ed, of the user *ret_owner; or -ENOMEM.
+ */
+int cache_check_home(const char *path, char **ret_above, uid_t *ret_owner);
+
 /* mkdir -p with mode 0700: 0, or -errno of the last directory. */
 int cache_make_dirs(char *path);
 

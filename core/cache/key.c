@@ -62,6 +62,20 @@ static int open_dir(const char *dir, const char *name, struct key_file *ret)
 	return r;
 }
 
+/* Makes the default directory. 0; or -errno, and ret_why says why. */
+static int make_dir(char *dir, char ret_why[OWN_WHY])
+{
+	char *above = NULL;
+	uid_t owner;
+	int r = cache_check_home(dir, &above, &owner);
+
+	if (r == -EPERM)
+		snprintf(ret_why, OWN_WHY,
+			 "cannot be made: root makes no directory in one of uid %u", (unsigned)owner);
+	free(above);
+	return r == 0 ? cache_make_dirs(dir) : r;
+}
+
 int key_file_find(const char *file, struct key_file *ret, char ret_why[OWN_WHY])
 {
 	const char *name = NAME;
@@ -69,15 +83,16 @@ int key_file_find(const char *file, struct key_file *ret, char ret_why[OWN_WHY])
 	int r;
 
 	*ret = (struct key_file){ .dir = -1 };
+	*ret_why = '\0';
 	r = file ? split(file, &dir, &name) : default_dir(&dir);
 	if (r == 0 && !file)
-		r = cache_make_dirs(dir);
+		r = make_dir(dir, ret_why);
 	if (r == 0)
 		r = open_dir(dir, name, ret);
 	if (r < 0 && dir && !ret->path && asprintf(&ret->path, "%s/%s", dir, name) < 0)
 		ret->path = NULL;
 	free(dir);
-	if (r < 0)
+	if (r < 0 && !*ret_why)
 		snprintf(ret_why, OWN_WHY, "cannot be made: %s", strerror(-r));
 	return r;
 }

@@ -209,35 +209,43 @@ static bool is_cache(const char *dir)
 	       faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT;
 }
 
-/*
- * Root makes no directory in the home of another user, for example after sudo -E: the programs of
- * that user could not use a ~/.cache that belongs to root. `path` has no slash at its end. 0 or
- * -EPERM, logged.
- */
-static int check_home(const char *path)
+int cache_check_home(const char *path, char **ret_above, uid_t *ret_owner)
 {
 	struct stat st = { 0 };
-	char *parent, *slash;
-	int r = 0;
+	char *above, *slash;
 
 	/* an existing directory is checked later, when it is known who uses it */
 	if (geteuid() != 0 || stat(path, &st) == 0)
 		return 0;
-	parent = strdup(path);
-	if (!parent)
+	above = strdup(path);
+	if (!above)
 		return -ENOMEM;
-	while ((slash = strrchr(parent, '/')) && slash > parent) {
+	while ((slash = strrchr(above, '/')) && slash > above) {
 		*slash = '\0';
-		if (stat(parent, &st) == 0)
+		if (stat(above, &st) == 0)
 			break;
 	}
-	if (st.st_uid != 0)
-		r = log_error(-EPERM, path,
-			      "root makes no directory for a cache there, as %s belongs to uid %u; "
-			      "run it with the HOME of root (sudo -H), or name a directory with "
-			      "cache_dir=",
-			      parent, (unsigned)st.st_uid);
-	free(parent);
+	*ret_owner = st.st_uid;
+	if (st.st_uid == 0)
+		free(above);
+	else
+		*ret_above = above;
+	return st.st_uid == 0 ? 0 : -EPERM;
+}
+
+static int check_home(const char *path)
+{
+	char *above = NULL;
+	uid_t owner;
+	int r = cache_check_home(path, &above, &owner);
+
+	if (r == -EPERM)
+		log_error(r, path,
+			  "root makes no directory for a cache there, as %s belongs to uid %u; "
+			  "run it with the HOME of root (sudo -H), or name a directory with "
+			  "cache_dir=",
+			  above, (unsigned)owner);
+	free(above);
 	return r;
 }
 

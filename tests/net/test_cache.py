@@ -566,6 +566,27 @@ def test_root_in_the_home_of_a_user(work, fault, variable, there):
 
 
 @needs_root
+@pytest.mark.parametrize('there', ['home', 'home/state'])
+def test_the_key_of_root_in_the_home_of_a_user(work, cache, there):
+    """As the cache: no directory is made for it there. One that the user has made is used, and its key is the user's."""
+    source, home = Carton(method='stored').add('model/x', rng_bytes(MIB)).write(work / 'm.carton'), work / 'home'
+    (work / there).mkdir(parents=True)
+    for d in {home, work / there}:
+        os.chown(d, NOBODY, NOBODY)
+    env = {'XDG_STATE_HOME': f'{home}/state'}
+    p = fetch(source, cache.flag, env=env)
+    assert p.returncode == 0 and lines_of(p.stderr, (
+        f'{home}/state/cartonfs/cache.key: cannot be the key of the cache: it cannot be made: '
+        f'root makes no directory in one of uid {NOBODY}.')), p.stderr
+    assert {x for x in home.rglob('*')} == {work / there} - {home} and cache.seals() == {}
+    (home / 'state/cartonfs').mkdir(parents=True)
+    os.chown(home / 'state/cartonfs', NOBODY, NOBODY)
+    p = fetch(source, cache.flag, env=env)
+    assert (p.returncode, p.stderr) == (0, '') and cache.seals() != {}
+    assert os.stat(home / 'state/cartonfs/cache.key').st_uid == NOBODY
+
+
+@needs_root
 @pytest.mark.parametrize('mask', ['0177', '0277', '0377'])
 def test_odd_umask(work, fault, mask):
     """What it takes from the owner is given back, so that this run and later ones have a cache."""
