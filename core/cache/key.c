@@ -71,7 +71,8 @@ static int make_dir(char *dir, char ret_why[OWN_WHY])
 
 	if (r == -EPERM)
 		snprintf(ret_why, OWN_WHY,
-			 "cannot be made: root makes no directory in one of uid %u", (unsigned)owner);
+			 "cannot be made: root makes no directory in one of uid %u",
+			 (unsigned)owner);
 	free(above);
 	return r == 0 ? cache_make_dirs(dir) : r;
 }

@@ -19,6 +19,20 @@
 
 static const struct source_kind *const kinds[] = { &hub_kind, &bare_kind, &url_kind, &path_kind };
 
+/* Says that there is no cache, and which options therefore do nothing. */
+static void say_no_cache(const struct carton_options *o, int r)
+{
+	const char *idle = o->cache_size && o->cache_key ?
+				   ", and cache_size= and cache_key= have no effect" :
+			   o->cache_size ? ", and cache_size= has no effect" :
+			   o->cache_key	 ? ", and cache_key= has no effect" :
+					   "";
+
+	carton_log(*idle ? CARTON_LOG_NOTICE : CARTON_LOG_INFO, NULL,
+		   "no cache directory (%s): unpacked files go to $TMPDIR or /var/tmp%s",
+		   strerror(-r), idle);
+}
+
 /*
  * Finds the cache; with `start`, begins to use the one that was found. Between the two calls, root
  * may have changed to another user: see cache_find().
@@ -36,9 +50,7 @@ static int open_cache(struct carton *c, const struct carton_options *options, bo
 	if (r < 0 && options->cache_dir)
 		return r;
 	if (r < 0)
-		carton_log(CARTON_LOG_INFO, NULL,
-			   "no cache directory (%s): unpacked files go to $TMPDIR or /var/tmp",
-			   strerror(-r));
+		say_no_cache(options, r);
 	return 0;
 }
 

@@ -363,3 +363,19 @@ def test_plain_options(work, point, cache):
     for value, status, says in (('', 1, 'cache_key'), (f'{work}/none/key', 32, 'No such file or directory')):
         p = run(CARTONFS, *cache.options, '-o', f'cache_key={value}', source, point())
         assert p.returncode == status and re.search(says, p.stderr), p.stderr
+
+
+@pytest.mark.parametrize('options, says', [
+    ((), ''), (('cache_key={}/key',), ', and cache_key= has no effect'),
+    (('cache_size=1G',), ', and cache_size= has no effect'),
+    (('cache_size=1G', 'cache_key={}/key'), ', and cache_size= and cache_key= have no effect')],
+    ids=['none', 'key', 'size', 'both'])
+def test_no_cache(mount_fg, work, options, says):
+    """Without one, an option of the cache does nothing: the line about the cache says so, as a warning."""
+    source = Carton().add('model/x', b'1').write(work / 'm.carton')
+    words = [x for o in options for x in ('-o', o.format(work))]
+    with mount_fg(source, *words, env={'XDG_CACHE_HOME': '/proc/none', 'HOME': '/proc/none'}) as m:
+        line, = lines_of(m.log(), 'no cache directory')
+        assert line.endswith(f': unpacked files go to $TMPDIR or /var/tmp{says}')
+        assert line.startswith('cartonfs: warning: ') == bool(options) and m.read('model/x') == b'1'
+    assert not (work / 'key').exists()
