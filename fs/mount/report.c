@@ -16,6 +16,7 @@
 #include "common/text.h"
 #include "process/fuse.h"
 #include "process/notify.h"
+#include "process/writer.h"
 
 /* ---- the log ---- */
 
@@ -30,41 +31,56 @@ static void tell_error(const char *subject, const char *message)
 
 /* ---- where lines go ---- */
 
-enum { TO_STDERR, TO_ERROR_FILE }; /* `to` of struct writer_line */
+/* Its thread may outlive the struct report: see writer_start(). */
+struct output {
+	int fd;			       /* -1: none */
+	const char *warning;	       /* in front of a line */
+	struct writer *_Atomic writer; /* set once threads of the library may run */
+	bool ended;
+};
+
+static struct output to_stderr = { STDERR_FILENO, "", NULL, false };
+static struct output to_error_file = { -1, "", NULL, false };
 
 /* A writer_fn. */
 static void write_line(void *ctx, const struct writer_line *line)
 {
-	const struct report *t = ctx;
-	const int fd = line->to == TO_STDERR ? STDERR_FILENO : t->error_file;
+	const struct output *o = ctx;
 	char text[128];
 
 	if (line->lost) {
-		snprintf(text, sizeof(text), "%scartonfs: %u " WRITER_LOST "\n",
-			 t->journal ? "<4>" : "", line->lost);
-		writer_bytes(STDERR_FILENO, text, strlen(text));
+		snprintf(text, sizeof(text), "%scartonfs: %u " WRITER_LOST "\n", o->warning,
+			 line->lost);
+		writer_bytes(o->fd, text, strlen(text));
 	}
-	writer_bytes(fd, line->text, strlen(line->text));
+	if (line->text)
+		writer_bytes(o->fd, line->text, strlen(line->text));
 }
 
-/* Writes a line, or no line if there is no error_file for it. */
-__attribute__((format(printf, 3, 4))) static void put(struct report *t, int to, const char *fmt,
-						      ...)
+/* Writes a line, or no line if there is no file for it. */
+__attribute__((format(printf, 2, 3))) static void put(struct output *o, const char *fmt, ...)
 {
-	struct writer_line line = { .to = to };
+	struct writer_line line = { .text = NULL };
 	va_list ap;
 
-	if (to == TO_ERROR_FILE && t->error_file < 0)
+	if (o->fd < 0 || o->ended)
 		return;
 	va_start(ap, fmt);
 	line.text = text_new_line(fmt, ap);
 	va_end(ap);
-	if (t->writer.running) {
-		writer_put(&t->writer, &line, true);
-	} else if (line.text) {
-		write_line(t, &line);
+	if (o->writer) {
+		writer_put(o->writer, &line, true);
+	} else {
+		write_line(o, &line);
 		free(line.text);
 	}
+}
+
+static void stop(struct output *o)
+{
+	writer_stop(o->writer);
+	o->writer = NULL;
+	o->ended = true;
 }
 
 /* Writes a line to stderr. The journal takes the priority from a prefix. */
@@ -75,15 +91,17 @@ static void put_line(struct report *t, int priority, const char *prefix, const c
 
 	progress_clear();
 	snprintf(digit, sizeof(digit), "<%d>", priority);
-	put(t, TO_STDERR, "%scartonfs: %s%s%s%s", t->journal ? digit : "", prefix,
+	put(&to_stderr, "%scartonfs: %s%s%s%s", t->journal ? digit : "", prefix,
 	    subject ? subject : "", subject ? ": " : "", message);
 }
 
 void report_serving(struct report *t)
 {
 	/* in the background, only error_file is written to */
-	if (t->options->values.foreground || t->error_file >= 0)
-		writer_start(&t->writer, write_line, t);
+	if (t->options->values.foreground)
+		to_stderr.writer = writer_start(write_line, &to_stderr);
+	if (to_error_file.fd >= 0)
+		to_error_file.writer = writer_start(write_line, &to_error_file);
 }
 
 static const int priorities[] = { LOG_ERR, LOG_WARNING, LOG_WARNING, LOG_INFO, LOG_DEBUG };
@@ -177,8 +195,7 @@ static void on_log(void *ctx, enum carton_log_level level, const char *subject, 
 		return;
 	}
 	if (level == CARTON_LOG_ERROR)
-		put(t, TO_ERROR_FILE, "%s%s%s", subject ? subject : "", subject ? ": " : "",
-		    message);
+		put(&to_error_file, "%s%s%s", subject ? subject : "", subject ? ": " : "", message);
 	if (t->opening && subject && level < CARTON_LOG_DEBUG)
 		held = held_new(t, level, subject, message);
 	tell_held(t, held);
@@ -194,8 +211,9 @@ void report_covered(struct report *t, const char *message)
 int report_status(struct report *t, int status)
 {
 	if (status != EXIT_GOOD)
-		put(t, TO_ERROR_FILE, "cartonfs: %s: exit status %d", t->options->label, status);
-	writer_stop(&t->writer);
+		put(&to_error_file, "cartonfs: %s: exit status %d", t->options->label, status);
+	stop(&to_stderr);
+	stop(&to_error_file);
 	return status;
 }
 
@@ -286,7 +304,7 @@ void report_not_mounted(struct report *t, const char *fmt, ...)
 		why += n + 2;
 	if (held && !held->fails)
 		put_held(t, held);
-	put(t, TO_STDERR, "%scartonfs: %s: not mounted: %s", t->journal ? "<3>" : "", label,
+	put(&to_stderr, "%scartonfs: %s: not mounted: %s", t->journal ? "<3>" : "", label,
 	    held && held->fails ? held->line + held->label : why);
 	held_free(held);
 }
@@ -348,7 +366,8 @@ bool report_begin(struct report *t)
 	reporting = t;
 	pthread_mutex_init(&t->lock, NULL);
 	t->journal = notify_is_journal();
+	to_stderr.warning = t->journal ? "<4>" : "";
 	carton_log_set(on_log, t);
 	fuse_set_log_func(on_fuse_log);
-	return open_error_file(t->options->values.error_file, &t->error_file);
+	return open_error_file(t->options->values.error_file, &to_error_file.fd);
 }

@@ -12,7 +12,6 @@
 
 #include "mount/status.h"
 #include "process/mounter.h"
-#include "process/writer.h"
 
 struct report {
 	const struct options *options;
@@ -22,8 +21,6 @@ struct report {
 	double began;		       /* progress_now() when that was set */
 	atomic_bool detached;	       /* the daemon has closed its stderr */
 	bool journal;		       /* stderr goes to the journal */
-	int error_file;		       /* or -1 */
-	struct writer writer;	       /* of stderr and error_file: see report_serving() */
 	pthread_mutex_t lock;	       /* guards `held` */
 	/*
 	 * The last message of an open, which may be why nothing is mounted: then one line says
@@ -62,15 +59,15 @@ void report_not_mounted(struct report *t, const char *fmt, ...)
 void report_covered(struct report *t, const char *message);
 
 /*
- * Starts a thread that writes to stderr and error_file, so that nobody else has to wait for a pipe
- * that is not read, or a disk that is stuck. Call it once the process is confined: a thread that is
- * older would not be. If the thread cannot be started, lines are written as before.
+ * Starts a thread that writes to stderr, and one for error_file, so that nobody else has to wait for
+ * a pipe that is not read, or a disk that is stuck. Call it once the process is confined: a thread
+ * that is older would not be. If a thread cannot be started, lines are written as before.
  */
 void report_serving(struct report *t);
 
 /*
  * Writes the exit status to error_file, for supervisors that do not see it. Returns the status. The
- * process has to end then.
+ * process has to end then; what is logged from now on is lost.
  */
 int report_status(struct report *t, int status);
 

@@ -70,7 +70,7 @@ struct state {
 	bool covered; /* the mount could not be unmounted: another is on it or in it */
 	int socket;
 	struct opener opener;
-	struct writer log; /* to syslog(3), which waits for as long as nobody reads /dev/log */
+	struct writer *log; /* to syslog(3), which waits for as long as nobody reads /dev/log */
 };
 
 /*
@@ -230,7 +230,8 @@ static void write_log(void *ctx, const struct writer_line *line)
 	(void)ctx;
 	if (line->lost)
 		syslog(LOG_WARNING, "%u " WRITER_LOST, line->lost);
-	syslog(line->priority, "%s", line->text);
+	if (line->text)
+		syslog(line->priority, "%s", line->text);
 }
 
 /*
@@ -242,11 +243,12 @@ static void put_log(struct state *s, const struct request *q, int n)
 	struct writer_line line = { .priority = q->priority & LOG_PRIMASK };
 	char text[2 * MAX_TEXT];
 
+	if (!s->log)
+		s->log = writer_start(write_log, NULL);
+	if (!s->log)
+		return;
 	line.text = strdup(text_format(text, sizeof(text), "%.*s", n, q->text));
-	if (!s->log.running && writer_start(&s->log, write_log, NULL) < 0)
-		free(line.text);
-	else
-		writer_put(&s->log, &line, false);
+	writer_put(s->log, &line, false);
 }
 
 /*
@@ -350,7 +352,7 @@ bool mounter_serve(const struct mounting *m, int socket)
 	quit = run(&s);
 	close_both(s.opener.fds);
 	opener_finish(&s.opener);
-	writer_stop(&s.log);
+	writer_stop(s.log);
 	if (s.covered) {
 		/* this may take days: nobody should wait for the end of the output meanwhile */
 		daemon_drop_terminal();
@@ -361,9 +363,7 @@ bool mounter_serve(const struct mounting *m, int socket)
 
 static void ignore_signals(void)
 {
-	static const int signals[] = {
-		SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1, SIGUSR2
-	};
+	static const int signals[] = { SIGINT, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1, SIGUSR2 };
 
 	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
 		signal(signals[i], SIG_IGN);
@@ -487,13 +487,15 @@ static size_t put_missing(struct request *q, unsigned n)
 	return used + sizeof(text) - 1;
 }
 
+/* Lines that the socket had no room for. */
+static _Atomic unsigned lost;
+
 /*
  * Sends a line, or counts it as lost if the socket has no room. A line that says how many were lost
  * follows the next one that is sent. Safe in a signal handler.
  */
 static void send_log(const struct mounter *m, struct request *q, size_t n)
 {
-	static _Atomic unsigned lost;
 	unsigned before;
 
 	if (datagram_send(m->fd, q, HEADER_SIZE + n) < 0) {
@@ -556,8 +558,13 @@ void mounter_backing_close(const struct mounter *m, int device, int id)
 
 void mounter_stop(struct mounter *m)
 {
+	struct request q = { .kind = REQUEST_LOG, .priority = LOG_WARNING };
+
 	if (m->fd < 0)
 		return;
+	/* no next line says so */
+	if (lost)
+		message_send(m->fd, &q, HEADER_SIZE + put_missing(&q, lost), NULL, 0);
 	ask(m, REQUEST_QUIT, NULL, 0);
 	close(m->fd);
 	m->fd = -1;

@@ -2,14 +2,31 @@
 #include "process/writer.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
+#define LINES 128
 #define PATIENCE_S 1
+
+/* On the heap: a thread that is left behind outlives the function that has started it. */
+struct writer {
+	writer_fn *write;
+	void *ctx;
+	pthread_t thread;
+	pthread_mutex_t lock; /* guards the rest */
+	pthread_cond_t more, done;
+	struct writer_line lines[LINES];
+	unsigned long put, written; /* so many, ever; those between are in `lines` */
+	unsigned lost;
+	bool stalled; /* somebody has waited in vain, and no line was written since */
+	bool ending, ended;
+};
 
 void writer_bytes(int fd, const char *data, size_t n)
 {
@@ -27,18 +44,21 @@ void writer_bytes(int fd, const char *data, size_t n)
 	}
 }
 
-/* Lock held; releases it while it writes. */
+/* Lock held; releases it while it writes. Without a line, says how many are lost. */
 static void write_next(struct writer *w)
 {
-	struct writer_line line = w->lines[w->written % WRITER_LINES];
+	bool is_line = w->written < w->put;
+	struct writer_line line = { .text = NULL };
 
+	if (is_line)
+		line = w->lines[w->written % LINES];
 	line.lost = w->lost;
 	w->lost = 0;
 	pthread_mutex_unlock(&w->lock);
 	w->write(w->ctx, &line);
 	free(line.text);
 	pthread_mutex_lock(&w->lock);
-	w->written++;
+	w->written += is_line;
 	w->stalled = false;
 	pthread_cond_broadcast(&w->done);
 }
@@ -49,24 +69,38 @@ static void *run(void *writer)
 
 	pthread_mutex_lock(&w->lock);
 	for (;;) {
-		if (w->written < w->put)
+		if (w->written < w->put || (w->ending && w->lost))
 			write_next(w);
 		else if (w->ending)
 			break;
 		else
 			pthread_cond_wait(&w->more, &w->lock);
 	}
+	w->ended = true;
+	pthread_cond_broadcast(&w->done);
 	pthread_mutex_unlock(&w->lock);
 	return NULL;
 }
 
-int writer_start(struct writer *w, writer_fn *write, void *ctx)
+static void destroy(struct writer *w)
 {
+	pthread_mutex_destroy(&w->lock);
+	pthread_cond_destroy(&w->more);
+	pthread_cond_destroy(&w->done);
+	free(w);
+}
+
+struct writer *writer_start(writer_fn *write, void *ctx)
+{
+	struct writer *w = calloc(1, sizeof(*w));
 	pthread_condattr_t clock;
 	sigset_t all, before;
 	int r;
 
-	*w = (struct writer){ .write = write, .ctx = ctx };
+	if (!w)
+		return NULL;
+	w->write = write;
+	w->ctx = ctx;
 	pthread_mutex_init(&w->lock, NULL);
 	pthread_condattr_init(&clock);
 	pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
@@ -76,33 +110,34 @@ int writer_start(struct writer *w, writer_fn *write, void *ctx)
 	sigfillset(&all);
 	sigdelset(&all, SIGSYS); /* else a denied call cannot be logged */
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	r = -pthread_create(&w->thread, NULL, run, w);
+	r = pthread_create(&w->thread, NULL, run, w);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	w->running = r == 0;
-	return r;
+	if (r == 0)
+		return w;
+	destroy(w);
+	return NULL;
 }
 
-/* Waits, a while at most, until so many lines were written. False: they are not. Lock held. */
-static bool wait_for(struct writer *w, unsigned long written)
+/* Waits, a while at most, until so many lines were written, or the thread has ended. Lock held. */
+static void wait_for(struct writer *w, unsigned long written)
 {
 	struct timespec until;
 
 	clock_gettime(CLOCK_MONOTONIC, &until);
 	until.tv_sec += PATIENCE_S;
-	while (!w->stalled && w->written < written)
+	while (!w->stalled && !w->ended && w->written < written)
 		if (pthread_cond_timedwait(&w->done, &w->lock, &until) == ETIMEDOUT)
 			w->stalled = true;
-	return w->written >= written;
 }
 
 void writer_put(struct writer *w, const struct writer_line *line, bool patient)
 {
 	pthread_mutex_lock(&w->lock);
-	if (!line->text || w->put - w->written == WRITER_LINES) {
+	if (!line->text || w->put - w->written == LINES) {
 		w->lost++;
 		free(line->text);
 	} else {
-		w->lines[w->put++ % WRITER_LINES] = *line;
+		w->lines[w->put++ % LINES] = *line;
 		pthread_cond_signal(&w->more);
 		if (patient)
 			wait_for(w, w->put);
@@ -112,20 +147,18 @@ void writer_put(struct writer *w, const struct writer_line *line, bool patient)
 
 void writer_stop(struct writer *w)
 {
-	bool over;
+	bool ended;
 
-	if (!w->running)
+	if (!w)
 		return;
-	w->running = false;
 	pthread_mutex_lock(&w->lock);
 	w->ending = true;
 	pthread_cond_signal(&w->more);
-	over = wait_for(w, w->put);
+	wait_for(w, ULONG_MAX);
+	ended = w->ended;
 	pthread_mutex_unlock(&w->lock);
-	if (!over)
+	if (!ended)
 		return;
 	pthread_join(w->thread, NULL);
-	pthread_mutex_destroy(&w->lock);
-	pthread_cond_destroy(&w->more);
-	pthread_cond_destroy(&w->done);
+	destroy(w);
 }

@@ -11,6 +11,7 @@ import pytest
 
 import harness
 from harness import CARTONFS, EXIT_S, SLOW, at_once, environment, eventually, mountinfo
+from probing import mounter_of
 from zipwriter import Carton
 
 BAD = 300       # more lines than wait, and than a small pipe has room for
@@ -76,13 +77,18 @@ def test_in_the_foreground(damaged, work, point, who, to):
         os.chown(fifo, who, who)
     r = os.open(fifo, os.O_RDWR)
     fcntl.fcntl(r, fcntl.F_SETPIPE_SZ, 4096)
-    options = ['-o', f'error_file={fifo}'] if to == 'error_file' else []
     with open(work / 'other', 'w') as other:
-        p = subprocess.Popen([*harness.as_command(who), CARTONFS, '-f', *options, damaged, where], env=environment(who),
-                             stdin=subprocess.DEVNULL, stderr=other if options else r)
+        if who:
+            os.chown(work / 'other', who, who)
+        p = subprocess.Popen([*harness.as_command(who), CARTONFS, '-f', '-o',
+                              f'error_file={fifo if to == "error_file" else work / "other"}', damaged, where],
+                             env=environment(who), stdin=subprocess.DEVNULL, stderr=other if to == 'error_file' else r)
     try:
         eventually('a mount or an end', lambda: mountinfo(where) or p.poll() is not None)
         fail_all(where, who)
+        # where somebody takes them, all lines come
+        eventually('all lines', lambda: (work / 'other').read_text().count('model/') == BAD)
+        assert 'missing' not in (work / 'other').read_text()
         if to == 'stderr':
             # it is read again
             check(read_some(r, all_there))
@@ -116,3 +122,19 @@ def test_syslog(damaged, work, point, who, ending):
         with at_once(TIMEOUT):
             os.kill(m.pids[0], signal.SIGTERM)
             m.wait_end()
+
+
+def test_a_mounter_that_is_stopped(damaged, work, point, who):
+    """It passes the log on: what it has not taken is counted, also if the end comes next."""
+    where = point(who)
+    with harness.mounted(damaged, where, uid=who) as m:
+        mounter, = mounter_of(m.pids[0])
+        os.kill(mounter, signal.SIGSTOP)
+        try:
+            fail_all(where, who)
+        finally:
+            os.kill(mounter, signal.SIGCONT)
+        os.kill(m.pids[0], signal.SIGTERM)
+        m.wait_end()
+        eventually('all lines', lambda: all_there(m.log()), why=m.log)
+        check(m.log())
