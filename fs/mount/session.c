@@ -306,11 +306,11 @@ static void detach(struct session *s)
 	char why[UNMOUNT_TEXT];
 	int r = mounter_unmount(&s->mounter, &top);
 
-	if (r == -ENOTEMPTY)
+	if (r == -ENOTEMPTY || r == -EINTR)
 		carton_log(CARTON_LOG_WARNING, s->options->mountpoint,
 			   "not unmounted yet: %s; this mount, whose process has ended, then goes "
-			   "by itself",
-			   unmount_explain(&top, why));
+			   "by %s",
+			   unmount_explain(&top, why), r == -EINTR ? "umount -l" : "itself");
 	else if (r < 0)
 		carton_log(CARTON_LOG_WARNING, s->options->mountpoint,
 			   "not unmounted: %s; its process has ended: remove it with umount -l",

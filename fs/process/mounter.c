@@ -158,6 +158,24 @@ static void do_mount(struct state *s)
 		daemon_drop_terminal();
 }
 
+/* Blocks or unblocks SIGTERM: it ends this process once that has nothing to do but to wait. */
+static void change_term(int how)
+{
+	sigset_t term;
+
+	sigemptyset(&term);
+	sigaddset(&term, SIGTERM);
+	sigprocmask(how, &term, NULL);
+}
+
+/* Did SIGTERM come, as when all processes of a service are ended? */
+static bool shall_end(void)
+{
+	sigset_t came;
+
+	return sigpending(&came) == 0 && sigismember(&came, SIGTERM) == 1;
+}
+
 static void do_unmount(struct state *s)
 {
 	const char *device = s->mounting->place->device;
@@ -167,13 +185,15 @@ static void do_unmount(struct state *s)
 	if (*device && !s->unmounted)
 		a.result = unmount_device(device, NULL, true, &a.mount);
 	s->unmounted = a.result == 0;
+	if (a.result == -ENOTEMPTY && shall_end())
+		a.result = -EINTR;
 	s->covered = a.result == -ENOTEMPTY;
 	put_answer(s->socket, &a, -1);
 }
 
 /*
  * Unmounts the file system as soon as nothing is mounted on it or in it: poll(2) tells when the
- * list of mounts changes.
+ * list of mounts changes. SIGTERM ends this.
  */
 static void wait_until_free(const char *device)
 {
@@ -356,6 +376,7 @@ bool mounter_serve(const struct mounting *m, int socket)
 	if (s.covered) {
 		/* this may take days: nobody should wait for the end of the output meanwhile */
 		daemon_drop_terminal();
+		change_term(SIG_UNBLOCK);
 		wait_until_free(m->place->device);
 	}
 	return quit;
@@ -367,6 +388,8 @@ static void ignore_signals(void)
 
 	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
 		signal(signals[i], SIG_IGN);
+	change_term(SIG_BLOCK);
+	signal(SIGTERM, SIG_DFL);
 }
 
 /*

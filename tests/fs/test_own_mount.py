@@ -93,6 +93,26 @@ def test_something_on_top(sample_carton, work, point, who):
             wait_exit(pid)
 
 
+@pytest.mark.parametrize('when', ['while it waits', 'before'])
+def test_the_end_of_what_waits(sample_carton, work, point, who, when):
+    """What removes the dead mount later ends by SIGTERM: at once, or, as where a whole service is ended, instead of waiting."""
+    where = point(who)
+    with harness.mounted(sample_carton[0], where, uid=who) as m:
+        device, (mounter,) = device_of(m), mounter_of(m.pids[0])
+        with tmpfs(where):
+            if when == 'before':
+                os.kill(mounter, signal.SIGTERM)
+            end(m)
+            said(m, f'at {where}: first run umount {where}; this mount, whose process has ended, ' +
+                 ('then goes by itself' if when == 'while it waits' else 'then goes by umount -l'))
+            if when != 'before':
+                os.kill(mounter, signal.SIGTERM)
+            wait_exit(mounter)
+            assert os.listdir(where) == ['mine'] and mounts_of(device, work) == [where]
+        assert mounts_of(device, work) == [where]
+        assert harness.unmount(where, lazy=True).returncode == 0
+
+
 def test_something_in_it(sample_carton, work, mount):
     with mount(sample_carton[0]) as m:
         device = device_of(m)
