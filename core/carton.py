@@ -30,10 +30,11 @@ import math
 import mmap
 import operator
 import os
+import sys
 import weakref
 # gevent and eventlet replace threading and queue, and then a wait is for greenlets only; they do not replace these
 from _queue import SimpleQueue
-from _thread import RLock, get_native_id
+from _thread import RLock
 
 __all__ = ['open', 'Carton', 'DamagedError', 'File', 'Stat']
 
@@ -132,22 +133,30 @@ class _NotCopied:
 # ---- waits ----
 
 _waits, _numbers = {}, itertools.count(1)
-_calling = set()        # threads of the library that are in _on_done(), by number
-_late = []              # handles of cartons to close: in _on_done(), carton_close() would wait for its own thread
+_late = []              # handles of cartons to close: carton_close() would wait for its own thread
 
-for _shared in _waits, _calling, _late:        # the threads that have added to them are not in the child
+for _shared in _waits, _late:           # the threads that have added to them are not in the child
     os.register_at_fork(after_in_child=_shared.clear)
 
 
 @_done_fn
 def _on_done(number, result):
     """Called on a thread of the library."""
-    _calling.add(get_native_id())
     ended, results = _waits.pop(number, (None, None))
     if ended:       # else nobody waits any more
         results.extend((result, _lib.carton_error(result)))
         ended.put(None)
-    _calling.discard(get_native_id())
+
+
+def _is_of_library():
+    """
+    Is this thread one of the library's? There, what is here was called first: _on_done(), or by the collector, which may
+    run before and after it, too, the end of an object.
+    """
+    frame = sys._getframe()
+    while frame.f_back:
+        frame = frame.f_back
+    return frame.f_globals is globals()
 
 
 def _close_late():
@@ -409,7 +418,7 @@ class Carton(_NotCopied):
         if self._closed and not self._users and self._handle:
             handle, self._handle = self._handle, c_void_p()
             _late.append(handle)
-            if get_native_id() not in _calling:
+            if not _is_of_library():
                 _close_late()
 
     def close(self):

@@ -310,6 +310,35 @@ print(len(carton._open), len(carton._waits), threading.active_count())
     assert re.match(r'\[\] True\n[0-2] 0 1\n$', p.stdout)
 
 
+def test_the_collector_on_a_thread_of_the_library(work):
+    """It may run there before and after what is called: the carton is closed later, since its end waits for that thread."""
+    p = python(work, """
+import gc
+from _queue import SimpleQueue
+vars(carton).update(gc=gc, real=carton._on_done, drop=SimpleQueue(), done=SimpleQueue())
+exec('''
+def on_done(number, result):
+    real(number, result)
+    drop.get()
+    gc.collect()
+    done.put(None)
+''', vars(carton))
+for _ in range(2):
+    c = carton.open(sys.argv[1])
+    carton._on_done = carton._done_fn(carton.on_done)
+    cycle = [c.file('model/weights.bin'), c]
+    cycle.append(cycle)
+    del c, cycle
+    carton.drop.put(None)
+    carton.done.get()
+    print(len(carton._late), flush=True)
+    carton._on_done = carton.real
+carton.open(sys.argv[1]).close()
+print(len(carton._late))
+""", sample().write(work / 'm.carton'))
+    assert p.returncode == 0 and p.stderr == '' and p.stdout.split() == ['1', '1', '0']
+
+
 def test_a_fork_opens_it_anew(work):
     p = python(work, """
 import os
