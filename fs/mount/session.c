@@ -314,7 +314,7 @@ static void detach(struct session *s)
 	else if (r < 0)
 		carton_log(CARTON_LOG_WARNING, s->options->mountpoint,
 			   "not unmounted: %s; its process has ended: remove it with umount -l",
-			   strerror(-r));
+			   r == -ESTALE ? "it was not found" : strerror(-r));
 }
 
 static int open_and_serve(struct session *s)
@@ -409,8 +409,9 @@ static int mount_and_pass(struct session *s, struct fuse_session *se)
 {
 	const struct options *o = s->options;
 	struct mountinfo_copy top;
+	int r = place_mount(&s->place, se, o->mountpoint, o->helped || !mountpoint_may_mount());
 
-	if (place_mount(&s->place, se, o->mountpoint, o->helped || !mountpoint_may_mount()) == -EIO)
+	if (r < 0 && r != -ESTALE)
 		return EXIT_MOUNT;
 	/* drops the descriptors of an earlier mount */
 	notify_forget();

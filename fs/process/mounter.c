@@ -134,10 +134,7 @@ static void do_mount(struct state *s)
 	if (!s->mounted)
 		a.result = place_mount(place, s->mounting->session, o->mountpoint,
 				       o->helped || !mountpoint_may_mount());
-	if (a.result == -ESTALE) {
-		carton_log(CARTON_LOG_WARNING, o->mountpoint,
-			   "was moved while it was mounted; unmount it by umount");
-	} else if (a.result < 0) {
+	if (a.result < 0 && a.result != -ESTALE) {
 		mountpoint_explain();
 		reply(s->socket, -EIO);
 		return;
@@ -182,7 +179,9 @@ static void do_unmount(struct state *s)
 	struct answer a = { .result = 0 };
 
 	/* after the unmount, another file system may get the number */
-	if (*device && !s->unmounted)
+	if (s->mounted && !*device)
+		a.result = -ESTALE;
+	else if (s->mounted && !s->unmounted)
 		a.result = unmount_device(device, NULL, true, &a.mount);
 	s->unmounted = a.result == 0;
 	if (a.result == -ENOTEMPTY && shall_end())

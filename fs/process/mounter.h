@@ -45,7 +45,7 @@ int mounter_mount(struct mounter *m, int *ret_fd, char ret_device[32]);
  * Unmounts the file system of mounter_mount() lazily, where it is by now. The caller has closed the
  * device. -ENOTEMPTY: something is mounted on it, as *ret_top says (unmount_device()): the mounter
  * goes on until it can unmount, also without the caller, or until SIGTERM. -EINTR: the same, but
- * SIGTERM has come. 0 or another -errno.
+ * SIGTERM has come. -ESTALE: it was not found when it was mounted. 0 or another -errno.
  */
 int mounter_unmount(struct mounter *m, struct mountinfo_copy *ret_top);
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/mountinfo.h"
+#include "log.h"
 #include "process/directory.h"
 #include "process/fuse.h"
 
@@ -78,10 +79,16 @@ int place_mount(struct place *p, struct fuse_session *se, const char *path, bool
 	/* mount(2) takes what "." is, and resolves no path again */
 	int before = helped ? -1 : directory_enter(p->dir), r;
 
-	if (before < 0 && !helped)
-		return before;
+	if (before < 0 && !helped) {
+		carton_log(CARTON_LOG_ERROR, path, "cannot be mounted on: %s", strerror(-before));
+		return -EIO;
+	}
 	r = fuse_session_mount(se, helped ? path : ".") < 0 ? -EIO : 0;
 	if (before >= 0)
 		directory_leave(before);
-	return r < 0 ? r : find(p);
+	if (r == 0 && (r = find(p)) < 0)
+		carton_log(CARTON_LOG_WARNING, path,
+			   "is mounted, but is not in /proc/self/mountinfo, as if it was moved: it "
+			   "has to be unmounted by umount");
+	return r;
 }

@@ -22,8 +22,8 @@ void place_close(struct place *p);
 
 /*
  * Mounts the session on the open directory; or on `path` if fusermount3 mounts (`helped`), which
- * resolves the path with the rights of the user. 0; -ESTALE: mounted, but the file system is not
- * found afterwards; -EIO, which libfuse has logged; or another -errno. One thread.
+ * resolves the path with the rights of the user. 0; -ESTALE, logged: mounted, but the file system
+ * is not found afterwards; -EIO, which this or libfuse has logged: not mounted. One thread.
  */
 int place_mount(struct place *p, struct fuse_session *se, const char *path, bool helped);
 

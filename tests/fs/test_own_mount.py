@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 
 import pytest
@@ -250,3 +251,40 @@ def test_dead_mount_is_removed_and_no_other(two, work, point):
             assert re.search('removed a dead cartonfs mount', new.stderr) and new.read('model/w') == b'new'
             assert mounts_of(device_of(new), work) == [where]
         assert new.gone()
+
+
+@pytest.mark.parametrize('options', [(), ('-o', 'mount_only')], ids=['a daemon', 'mount_only'])
+def test_a_mountpoint_that_cannot_be_entered(sample_carton, work, options):
+    """Root without the right to search it mounts nothing, says why, and tells the service manager of no mount."""
+    (work / 'm').mkdir(mode=0)
+    os.chown(work / 'm', NOBODY, NOBODY)
+    less = '-dac_override,-dac_read_search'
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(work / 'notify'))
+        manager.setblocking(False)
+        p = run('setpriv', f'--bounding-set={less}', f'--inh-caps={less}', CARTONFS, *options, sample_carton[0], work / 'm',
+                env={'NOTIFY_SOCKET': str(work / 'notify')})
+        assert (p.returncode, p.stderr) == (32, f'cartonfs: {work}/m: cannot be mounted on: Permission denied\n')
+        assert mountinfo(work / 'm') is None
+        with pytest.raises(BlockingIOError):
+            while True:
+                assert manager.recv(4096).startswith(b'STATUS=')
+
+
+@pytest.mark.needs_plain_build      # a sanitizer needs /proc
+def test_a_mount_that_is_not_found(sample_carton, work):
+    """Without /proc, it is not known where the mount is: the end says that it stays."""
+    (work / 'm').mkdir()
+    p = run('unshare', '--mount', 'sh', '-ec', """
+        mount -t tmpfs none /proc
+        "$1" -f "$2" m &
+        until [ -e m/MANIFEST ] || ! kill -0 $!; do sleep 0.02; done
+        kill $!
+        wait $!
+        ls m || :
+    """, 'sh', CARTONFS, sample_carton[0], cwd=work)
+    warning = f'cartonfs: warning: {work}/m: '
+    assert (p.returncode, p.stdout) == (0, '') and p.stderr.splitlines()[:2] == [
+        f'{warning}is mounted, but is not in /proc/self/mountinfo, as if it was moved: it has to be unmounted by umount',
+        f'{warning}not unmounted: it was not found; its process has ended: remove it with umount -l'], p.stderr
+    assert 'not connected' in p.stderr
