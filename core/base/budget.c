@@ -114,11 +114,14 @@ static bool add(_Atomic uint64_t *count, uint64_t n, uint64_t limit)
 	return true;
 }
 
-static int refuse(const struct budget *b, uint64_t n)
+int budget_refuse(const struct budget *b, uint64_t n)
 {
 	uint64_t needed = atomic_load(&b->tables) + n, unit = b->limit < MIB ? KIB : MIB;
 	const char *name = b->limit < MIB ? "K" : "M";
 
+	/* a buffer was refused, beside others */
+	if (needed <= b->limit)
+		needed = atomic_load(&b->used) + n;
 	/* one is rounded up and the other down, so that they differ */
 	carton_log(CARTON_LOG_ERROR, NULL,
 		   "listing this carton takes at least %" PRIu64 " %siB of memory, and the limit "
@@ -162,9 +165,9 @@ int budget_take(struct budget *b, uint64_t n)
 {
 	/* a small table, such as one for an open, is not refused because of buffers of others */
 	if (n <= SMALL_TABLE)
-		return budget_try(b, n) ? 0 : refuse(b, n);
+		return budget_try(b, n) ? 0 : budget_refuse(b, n);
 	if (!budget_hold(b, n))
-		return refuse(b, n);
+		return budget_refuse(b, n);
 	if (b)
 		atomic_fetch_add(&b->tables, n);
 	return 0;

@@ -43,6 +43,10 @@ void budget_limit_by_size(struct budget *b, uint64_t file_size);
  * because of buffers, which are freed soon. `b` may be NULL, here and below: no limit.
  */
 int budget_take(struct budget *b, uint64_t n);
+
+/* Logs that `n` bytes more are too much, as budget_take() does. -EFBIG. */
+int budget_refuse(const struct budget *b, uint64_t n);
+
 void budget_give(struct budget *b, uint64_t n);
 
 /*

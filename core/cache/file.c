@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/budget.h"
 #include "base/pace.h"
 #include "base/spill.h"
 #include "cache/internal.h"
@@ -17,6 +18,8 @@
 #define STEP (4 * MIB)
 /* an unnamed file of known length leaves this free; another as much as the cache does */
 #define KEEP_KNOWN (64 * MIB)
+/* memory is counted in such steps */
+#define COUNTED (4 * KIB)
 
 struct file {
 	struct cache *cache;	 /* of the fill */
@@ -29,6 +32,8 @@ struct file {
 	atomic_bool failed;	/* the disk; it is logged */
 	_Atomic uint64_t limit; /* more bytes are refused, */
 	atomic_bool over;	/* which has happened */
+	struct budget *budget;	/* file_count(); or NULL */
+	_Atomic uint64_t held;	/* what it counts */
 
 	pthread_mutex_t lock; /* guards what follows */
 	uint64_t room;	      /* the file may grow to this length without asking */
@@ -113,6 +118,11 @@ int file_memory(uint64_t max, struct file **ret)
 	return fd < 0 ? -errno : file_new(NULL, fd, max, ret);
 }
 
+void file_count(struct file *d, struct budget *budget)
+{
+	d->budget = budget;
+}
+
 /* After an error of its disk the copy can be made elsewhere, as if there were no room: -ENOSPC. */
 static int disk_error(struct file *d, int r)
 {
@@ -134,6 +144,7 @@ int file_restart(struct file *d, const char *validator)
 	d->room = d->written = d->noted = 0;
 	d->announced = UINT64_MAX;
 	d->over = false;
+	budget_drop(d->budget, atomic_exchange(&d->held, 0));
 	if (d->fill)
 		return disk_error(d, cache_fill_restart(d->fill, validator));
 	return ftruncate(d->fd, 0) < 0 ? disk_error(d, -errno) : 0;
@@ -171,6 +182,24 @@ static int reserve_unnamed(const struct file *d, uint64_t size, bool certain)
 	return certain && d->max == UINT64_MAX ? cache_allocate(d->fd, size) : 0;
 }
 
+/* Counts the memory up to `end`. 0 or -ENOMEM. Without the lock, as the budget may drop content. */
+static int hold(struct file *d, uint64_t end)
+{
+	uint64_t to = (end + COUNTED - 1) / COUNTED * COUNTED, have = atomic_load(&d->held), more;
+
+	while (d->budget && have < to) {
+		more = to - have;
+		if (!budget_hold(d->budget, more)) {
+			d->over = true;
+			return -ENOMEM;
+		}
+		if (atomic_compare_exchange_strong(&d->held, &have, to))
+			break;
+		budget_drop(d->budget, more);
+	}
+	return 0;
+}
+
 int file_reserve(struct file *d, uint64_t size, bool certain)
 {
 	int r;
@@ -182,6 +211,8 @@ int file_reserve(struct file *d, uint64_t size, bool certain)
 		r = cache_fill_reserve(d->fill, size);
 	else
 		r = reserve_unnamed(d, size, certain);
+	if (r == 0)
+		r = hold(d, size);
 	if (r == 0)
 		d->room = MAX(d->room, size);
 	return disk_error(d, r);
@@ -243,6 +274,8 @@ int file_write(struct file *d, const void *data, size_t n, uint64_t off)
 		r = make_room(d, off + n);
 		pthread_mutex_unlock(&d->lock);
 	}
+	if (r == 0)
+		r = hold(d, off + n);
 	for (size_t part; n > 0 && r == 0; n -= part, off += part) {
 		part = n;
 		r = pwrite_full(spill_fd(d->spill, d->fd, off, &part), data, part, off);
@@ -305,6 +338,7 @@ static void file_free(struct file *d)
 {
 	pthread_mutex_destroy(&d->lock);
 	spill_unref(d->spill);
+	budget_drop(d->budget, d->held);
 	free(d);
 }
 

@@ -26,6 +26,7 @@
 #include "base/source.h"
 #include "cache/cache.h"
 
+struct budget;
 struct file;
 
 /* Fills the cache entry `key`. Returns as cache_begin(). */
@@ -39,6 +40,13 @@ int file_unnamed(struct cache *cache, struct file **ret);
 
 /* At most `max` bytes of memory; more is -ENOSPC. */
 int file_memory(uint64_t max, struct file **ret);
+
+/*
+ * From now on the budget counts the bytes of the file as they come, until it is ended. Where there
+ * is no room, file_write() and file_reserve() give -ENOMEM, and file_is_over() says so. For a file
+ * in memory whose length is not known.
+ */
+void file_count(struct file *d, struct budget *budget);
 
 /* Is it a cache entry, whose bytes can be resumed? */
 bool file_is_cached(const struct file *d);
@@ -69,14 +77,14 @@ dev_t file_disk(const struct file *d);
 
 /*
  * From now on file_write() refuses bytes behind the first `max`: -EFBIG, and writes none of that
- * call. file_is_over(): file_write() has refused bytes since file_restart().
+ * call. file_is_over(): it has refused bytes since file_restart().
  */
 void file_limit(struct file *d, uint64_t max);
 bool file_is_over(const struct file *d);
 
 /*
  * Writes at an offset. A gap before the offset takes room too, so writes should not run far ahead
- * of the others. 0, -ENOSPC, -EFBIG (file_limit()), or -errno.
+ * of the others. 0, -ENOSPC, -EFBIG (file_limit()), -ENOMEM (file_count()), or -errno.
  */
 int file_write(struct file *d, const void *data, size_t n, uint64_t off);
 

@@ -4,8 +4,8 @@
 #include "fetch/fetcher.h"
 #include "import/internal.h"
 
-/* an answer, and its copy on the way; then the longest text that it may have */
-#define ANSWER (2 * MAX_LISTING_PAGE)
+/* bytes of memory for each of an answer: first for a copy of it, then for a text that it has */
+#define ANSWER 2
 
 struct asking {
 	const struct import *im;
@@ -24,7 +24,7 @@ static int answered(void *ctx, const struct http_response *answer)
 	const struct asking *a = ctx;
 	char shown[256];
 
-	if (answer->elsewhere && !a->q->anywhere && a->q->mirror)
+	if (answer->elsewhere && !a->q->anywhere && a->q->quiet)
 		return -EACCES;
 	if (answer->elsewhere && !a->q->anywhere)
 		return log_error(-EACCES, show(a, shown),
@@ -39,13 +39,13 @@ static void refused(void *ctx, const struct http_response *answer)
 	const struct asking *a = ctx;
 	int r = http_status_errno(answer->status);
 
-	if (a->q->mirror)
+	if (a->q->quiet)
 		return;
 	if (!a->q->may_lack || (r != -ENOENT && r != -EPROTO))
 		a->l->lister->refused(a->im, a->l, answer);
 }
 
-static int ask(struct asking *a, struct file *dest, struct buf *ret)
+static int ask(struct asking *a, struct file *dest, uint64_t *ret_size)
 {
 	struct fetch_place place = { .url = a->q->url, .trust = HTTP_USER, .mirror = a->q->mirror };
 	const struct fetch f = {
@@ -63,44 +63,84 @@ static int ask(struct asking *a, struct file *dest, struct buf *ret)
 		.refused = refused,
 		.ctx = a,
 	};
-	uint64_t size;
 	int r;
 
 	route_init(&place.route);
-	r = fetch_run(&f, &size);
+	r = fetch_run(&f, ret_size);
 	route_finish(&place.route);
+	return r;
+}
+
+static int too_long(const struct asking *a)
+{
+	char shown[256];
+
+	if (a->q->quiet)
+		return -EFBIG;
+	if (a->q->max)
+		return log_error(-EFBIG, show(a, shown), "the answer is larger than %llu bytes",
+				 (unsigned long long)a->q->max);
+	return log_error(-EFBIG, show(a, shown), "the answer is larger than %llu MiB",
+			 (unsigned long long)(MAX_LISTING_PAGE / MIB));
+}
+
+/* Counts memory beside what is counted already. 0 or -EFBIG. */
+static int hold(const struct asking *a, uint64_t n)
+{
+	if (budget_hold(a->im->budget, n))
+		return 0;
+	return a->q->quiet ? -EFBIG : budget_refuse(a->im->budget, ANSWER * n);
+}
+
+/* Copies the answer, and counts what import_forget() gives back. Ends the file. */
+static int take(const struct asking *a, struct file *dest, uint64_t size, struct buf *ret)
+{
+	int r = hold(a, size);
+	bool held = r == 0;
+
 	if (r == 0)
 		r = buf_reserve(ret, size);
 	if (r == 0)
 		r = file_read(dest, ret->data, size, 0);
+	file_abort(dest, false);
+	if (r == 0)
+		r = hold(a, size);
 	if (r == 0)
 		ret->len = size;
+	else if (held)
+		budget_drop(a->im->budget, size);
 	return r;
+}
+
+/* Ends the file. Returns what became of an answer that was not fetched, logged. */
+static int failed(const struct asking *a, struct file *dest, int r)
+{
+	bool short_of_memory = r == -ENOMEM && file_is_over(dest);
+	uint64_t wanted = file_wanted(dest);
+
+	file_abort(dest, false);
+	if (short_of_memory)
+		return a->q->quiet ? -EFBIG : budget_refuse(a->im->budget, ANSWER * wanted);
+	return r == -ENOSPC || r == -EFBIG ? too_long(a) : r;
 }
 
 int import_get(const struct import *im, const struct listing *l, struct import_question *q,
 	       struct buf *ret)
 {
+	const uint64_t max = q->max ? MIN(q->max, MAX_LISTING_PAGE) : MAX_LISTING_PAGE;
 	struct asking a = { im, l, q };
 	struct file *dest;
-	char shown[256];
-	int r = budget_take(im->budget, ANSWER);
+	uint64_t size;
+	int r = file_memory(max, &dest);
 
 	if (r < 0)
 		return r;
-	*ret = buf_init(MAX_LISTING_PAGE);
-	r = file_memory(MAX_LISTING_PAGE, &dest);
-	if (r == 0) {
-		r = ask(&a, dest, ret);
-		file_abort(dest, false);
-	}
-	if (r == -ENOSPC || r == -EFBIG)
-		r = log_error(-EFBIG, show(&a, shown), "the answer is larger than %llu MiB",
-			      (unsigned long long)(MAX_LISTING_PAGE / MIB));
-	if (r < 0) {
+	file_count(dest, im->budget);
+	*ret = buf_init(max);
+	r = ask(&a, dest, &size);
+	r = r < 0 ? failed(&a, dest, r) : take(&a, dest, size, ret);
+	if (r < 0)
 		buf_finish(ret);
-		budget_give(im->budget, ANSWER);
-	}
 	return r;
 }
 
@@ -114,9 +154,13 @@ int import_ask(const struct import *im, const struct listing *l, const char *url
 	return r;
 }
 
+void import_uncount(const struct import *im, const struct buf *answer)
+{
+	budget_drop(im->budget, ANSWER * answer->len);
+}
+
 void import_forget(const struct import *im, struct buf *answer)
 {
-	if (answer->data)
-		budget_give(im->budget, ANSWER);
+	import_uncount(im, answer);
 	buf_finish(answer);
 }

@@ -305,14 +305,13 @@ int import_signatures(const struct import *im, const struct import_signed *of)
 	};
 	struct giving g = { im, &l, of };
 	struct buf text = buf_init(MAX_LISTING_PAGE);
-	int r = budget_take(im->budget, MAX_LISTING_PAGE);
+	int r;
 
-	if (r < 0)
-		return r;
+	l.names.budget = im->budget;
 	snprintf(l.commit, sizeof(l.commit), "%s", of->commit);
 	r = find_signature(im, &l, &text) == 0 ? of->take(of->ctx, &text) : 0;
+	budget_give(im->budget, text.len);
 	buf_finish(&text);
-	budget_give(im->budget, MAX_LISTING_PAGE);
 	if (r == 0 && im->fetch && of->lister->signatures)
 		r = fetch_reach(im->fetch, of->repo);
 	if (r == 0 && im->fetch && of->lister->signatures)

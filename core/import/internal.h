@@ -18,17 +18,20 @@
 /*
  * Sends a GET of `url`. Puts the answer, at most MAX_LISTING_PAGE bytes, into a zeroed buf, and the
  * URL of the next page, or "", into ret_next. The budget counts the memory for reading the answer
- * until import_forget(). 0; or as fetch_run(), logged, and the buf is empty.
+ * until import_forget(), or until import_uncount(), after which the caller counts and frees it. 0; or as fetch_run(), logged, and the buf is empty.
  */
 int import_ask(const struct import *im, const struct listing *l, const char *url, struct buf *ret,
 	       char ret_next[HTTP_MAX_NEXT]);
 void import_forget(const struct import *im, struct buf *answer);
+void import_uncount(const struct import *im, const struct buf *answer);
 
 struct import_question {
 	const char *url;
 	const char *accept; /* media types; or NULL */
 	bool anywhere;	    /* a redirect may lead to another server: the bytes have a hash */
-	bool mirror;	    /* the server is a mirror: no failure of it is logged */
+	uint64_t max;	    /* bytes that it may have; 0: as many as a page */
+	bool mirror;	    /* the server is a mirror */
+	bool quiet;	    /* no failure is logged that is of this answer */
 	bool may_lack;	    /* a URL that the server does not know (404, 400 ...) is not logged */
 	struct http_response answer; /* out: the headers of a good answer */
 };
@@ -63,15 +66,15 @@ void kept_put_small(const struct import *im, const struct listed *f, const void 
 
 /*
  * kept_text() reads the text with that sha256, such as the manifest of an artifact, into an empty
- * buf. 0; -ENOENT: no such text of at most MAX_LISTING_PAGE bytes is kept. kept_put_texts() keeps
+ * buf, and counts its length for the caller, who gives it back. 0; -ENOENT: no such text of at most
+ * MAX_LISTING_PAGE bytes is kept; -EFBIG, logged: the budget has no room. kept_put_texts() keeps
  * l->texts, if there is room.
  */
 int kept_text(const struct import *im, const uint8_t sha256[SHA256_SIZE], struct buf *ret);
 void kept_put_texts(const struct import *im, const struct listing *l);
 
 /*
- * The signature that was kept of l->commit: 0, and its text, as long as MAX_LISTING_PAGE allows, in
- * an empty buf. Else -ENOENT.
+ * The signature that was kept of l->commit: as kept_text().
  */
 int kept_signature(const struct import *im, const struct listing *l, struct buf *ret);
 void kept_put_signature(const struct import *im, const struct listing *l, const struct buf *text);

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/budget.h"
 #include "base/ingest.h"
 #include "cache/file.h"
 #include "cache/room.h"
@@ -219,7 +220,12 @@ int kept_text(const struct import *im, const uint8_t sha256[SHA256_SIZE], struct
 
 	if (!im->cache || cache_lookup(im->cache, sha256, &fd, &size) < 0)
 		return -ENOENT;
-	r = size <= MAX_LISTING_PAGE ? buf_reserve(ret, size) : -ENOENT;
+	r = size <= MAX_LISTING_PAGE ? budget_take(im->budget, size) : -ENOENT;
+	if (r < 0) {
+		fd_close(fd);
+		return r;
+	}
+	r = buf_reserve(ret, size);
 	if (r == 0)
 		r = pread_full(fd, ret->data, size, 0);
 	if (r == 0)
@@ -228,6 +234,8 @@ int kept_text(const struct import *im, const uint8_t sha256[SHA256_SIZE], struct
 		r = cache_drop(im->cache, sha256, fd), r = -ENOENT;
 	if (r == 0)
 		ret->len = size;
+	else
+		budget_give(im->budget, size);
 	fd_close(fd);
 	return r < 0 ? -ENOENT : 0;
 }

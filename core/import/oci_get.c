@@ -26,22 +26,23 @@ int oci_digest(const struct buf *text, char ret[OCI_DIGEST_SIZE])
 /* From here on, an answer takes the memory that it needs, which listing_finish() gives back. */
 static int keep(const struct import *im, struct listing *l, struct buf *answer)
 {
-	struct buf exact = buf_init(answer->len);
-	int r = budget_take(l->budget, answer->len);
+	int r;
 
-	if (r == 0) {
+	import_uncount(im, answer);
+	r = budget_take(l->budget, answer->len);
+	if (r == 0)
 		l->taken += answer->len;
-		r = buf_add(&exact, answer->data, answer->len);
-	}
-	import_forget(im, answer);
-	*answer = exact;
+	else
+		buf_finish(answer);
 	return r;
 }
 
 /* A part of an artifact that one server is asked for. */
 struct part {
 	const char *what, *which; /* WHAT/WHICH of the URL; if WHICH is a digest, it is compared */
-	bool mirror;		  /* the server is a mirror: no failure of it is logged */
+	uint64_t max;		  /* bytes that it may have; 0: as many as a page */
+	bool mirror;		  /* the server is a mirror */
+	bool quiet;		  /* as in a question */
 };
 
 /* Compares `text` with the digest that was asked for, and with `said`, that of the server. */
@@ -57,7 +58,7 @@ static int check(const struct listing *l, const struct part *p, const char *said
 		return r;
 	other = oci_is_digest(p->which) && strcmp(p->which, digest) != 0;
 	lies = oci_is_digest(said) && strcmp(said, digest) != 0;
-	if ((other || lies) && p->mirror)
+	if ((other || lies) && p->quiet)
 		return -EBADMSG;
 	if (other)
 		return log_error(-EBADMSG, name, "the registry sends other bytes than %s",
@@ -73,7 +74,9 @@ static int get_at(const struct import *im, struct listing *l, const char *base,
 {
 	struct import_question q = { .accept = strcmp(p->what, "manifests") == 0 ? ACCEPT : NULL,
 				     .anywhere = oci_is_digest(p->which),
-				     .mirror = p->mirror };
+				     .max = p->max,
+				     .mirror = p->mirror,
+				     .quiet = p->quiet };
 	char *url;
 	int r;
 
@@ -97,7 +100,7 @@ static int get_at_mirrors(const struct import *im, struct listing *l, const stru
 			  struct buf *ret)
 {
 	bool manifest = strcmp(p->what, "manifests") == 0, pinned = oci_is_digest(p->which);
-	const struct part asked = { p->what, p->which, true };
+	const struct part asked = { p->what, p->which, p->max, true, true };
 
 	for (size_t i = 0; i < im->n_mirrors; i++) {
 		const struct registry_mirror *m = &im->mirrors[i];
@@ -137,8 +140,6 @@ static int get_kept(const struct import *im, struct listing *l, const uint8_t sh
 	struct buf text = buf_init(MAX_LISTING_PAGE);
 	int r = kept_text(im, sha256, &text);
 
-	if (r == 0)
-		r = budget_take(l->budget, text.len);
 	if (r == 0) {
 		l->taken += text.len;
 		*ret = text;
@@ -168,19 +169,27 @@ static void remember(struct listing *l, const struct buf *text)
 		l->n_texts++;
 }
 
+/* From the cache, else as get(). *ret_fetched: it was not in the cache. */
+static int find(const struct import *im, struct listing *l, const struct part *p, struct buf *ret,
+		bool *ret_fetched)
+{
+	uint8_t sha256[SHA256_SIZE];
+	bool pinned = oci_is_digest(p->which) &&
+		      hex_decode(p->which + strlen("sha256:"), SHA256_SIZE, sha256);
+	int r = pinned ? get_kept(im, l, sha256, ret) : -ENOENT;
+
+	*ret_fetched = r == -ENOENT && im->fetch;
+	return *ret_fetched ? get(im, l, p, ret) : r;
+}
+
 int oci_get(const struct import *im, struct listing *l, const char *what, const char *which,
 	    struct buf *ret)
 {
-	const struct part p = { what, which, false };
-	uint8_t sha256[SHA256_SIZE];
-	bool pinned = oci_is_digest(which) &&
-		      hex_decode(which + strlen("sha256:"), SHA256_SIZE, sha256);
-	int r = pinned ? get_kept(im, l, sha256, ret) : -ENOENT;
+	const struct part p = { .what = what, .which = which };
+	bool fetched;
+	int r = find(im, l, &p, ret, &fetched);
 
-	if (r != -ENOENT || !im->fetch)
-		return r;
-	r = get(im, l, &p, ret);
-	if (r == 0 && im->cache)
+	if (r == 0 && fetched && im->cache)
 		remember(l, ret);
 	return r;
 }

@@ -267,6 +267,42 @@ def test_memory(cache):
         assert p.returncode == 0, p.stderr
 
 
+SMALL = {'config.json': b'{}', 'model.safetensors': bytes(3000)}
+
+
+def test_a_small_repository_takes_little_memory(mount, cache):
+    """An answer counts as what it is, not as the longest that it could be."""
+    with HubServer({NAME: Repo(SMALL)}) as hub:
+        for more in (), ('-o', 'verify=mount'):
+            with mount('hf://me/my-model', *cache.options, '-o', 'memory=1M', *more, env=env(hub)) as m:
+                same(m, SMALL)
+
+
+def in_chunks(data, n=65536):
+    return [*(b'%x\r\n%s\r\n' % (len(part), part) for part in (data[i:i + n] for i in range(0, len(data), n))), b'0\r\n\r\n']
+
+
+@pytest.mark.parametrize('chunked', [False, True])
+def test_memory_of_an_answer(tmp_path, chunked):
+    """Twice its length, and a small buffer for the connection: longer ones are refused, with what they need."""
+    def change(path, status, headers, body):
+        if '/tree/' not in path:
+            return None
+        body += b' ' * (size - len(body))
+        return (status, {'Transfer-Encoding': 'chunked'}, in_chunks(body)) if chunked else (status, headers, body)
+
+    def ls(memory):
+        return ctl('ls', f'--cache-dir={tmp_path}/{size}', f'--memory={memory}M', 'hf://me/my-model', env=env(hub))
+    with HubServer({NAME: Repo(SMALL)}, change=change) as hub:
+        size = MIB - (200 << 10)
+        assert ls(2).returncode == 0
+        size = MIB + 1
+        p = ls(2)
+        assert p.returncode == 1 and p.stderr.count('\n') == 1, p.stderr
+        needed, enough = re.search(r'takes at least (\d+) MiB.* the limit is 2 MiB.*memory=(\d+)M', p.stderr).groups()
+        assert int(needed) > 2 and ls(int(enough)).returncode == 0, p.stderr
+
+
 def endless(sent, n=65536, pause=0.0):
     while True:
         sent.append(n)

@@ -136,6 +136,12 @@ def test_the_next_digest(mount, cache, work, registry):
         same(m, first)
 
 
+def test_a_small_artifact_takes_little_memory(mount, cache, registry, small):
+    """An answer counts as what it is, not as the longest that it could be."""
+    with mount(small, *cache.options, '-o', 'memory=1M') as m:
+        same(m, {'a': b'x'})
+
+
 def test_capitals(mount, cache, registry, small):
     """Which names there are, the registry says: hf.co has them with capitals."""
     name = small.split('/', 3)[3].partition(':')[0]

@@ -30,6 +30,22 @@ static void test_limits(void **state)
 	assert_true(budget_keep(NULL, 1));
 }
 
+/* What is said of a buffer that is refused because of others is more than the limit. */
+static void test_refused_buffer(void **state)
+{
+	struct log_seen *seen = log_watch();
+	struct budget b;
+
+	(void)state;
+	budget_init(&b, 2 * MIB);
+	assert_true(budget_hold(&b, MIB));
+	assert_int_equal(budget_take(&b, 8192), 0);
+	assert_false(budget_hold(&b, MIB));
+	assert_int_equal(budget_refuse(&b, MIB), -EFBIG);
+	assert_says(seen, "takes at least 3 MiB of memory, and the limit is 2 MiB");
+	assert_says(seen, "memory=3M");
+}
+
 /* Refused for tables only, of whatever size, and without a line. */
 static void test_try(void **state)
 {
@@ -184,9 +200,13 @@ static void test_groups(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_limits), cmocka_unit_test(test_limit_by_size),
-		cmocka_unit_test(test_grow),   cmocka_unit_test(test_kept_gives_way),
-		cmocka_unit_test(test_groups), cmocka_unit_test(test_try),
+		cmocka_unit_test(test_limits),
+		cmocka_unit_test(test_limit_by_size),
+		cmocka_unit_test(test_refused_buffer),
+		cmocka_unit_test(test_grow),
+		cmocka_unit_test(test_kept_gives_way),
+		cmocka_unit_test(test_groups),
+		cmocka_unit_test(test_try),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 
+#include "base/budget.h"
 #include "cache/room.h"
 
 static int put(struct file *d, struct key k, uint64_t off, size_t n)
@@ -90,6 +91,41 @@ static void test_file_and_memory(void **state)
 	fill_and_commit(d, key_of(1), NULL);
 	file_abort(NULL, true);
 	cache_close(c);
+}
+
+/* Memory is counted as it comes, or as it is reserved, up to the budget and not a byte beyond. */
+static void test_counted_memory(void **state)
+{
+	struct budget b;
+	struct file *d;
+
+	(void)state;
+	budget_init(&b, 64 * KIB);
+	assert_int_equal(file_memory(80000, &d), 0);
+	file_count(d, &b);
+	assert_int_equal(put(d, key_of(1), 0, 1), 0);
+	assert_int_equal(budget_left(&b), 60 * KIB);
+	assert_int_equal(put(d, key_of(1), 4095, 2), 0);
+	assert_int_equal(budget_left(&b), 56 * KIB);
+	assert_int_equal(put(d, key_of(1), 60000, 5536), 0);
+	assert_int_equal(budget_left(&b), 0);
+	assert_false(file_is_over(d));
+	assert_int_equal(put(d, key_of(1), 65535, 2), -ENOMEM);
+	assert_true(file_is_over(d));
+	assert_int_equal(file_end(d), 65536);
+	/* what was written before is given back */
+	assert_int_equal(file_restart(d, NULL), 0);
+	assert_false(file_is_over(d));
+	assert_int_equal(budget_left(&b), 64 * KIB);
+	assert_int_equal(file_reserve(d, 65537, false), -ENOMEM);
+	assert_true(file_is_over(d));
+	assert_int_equal(budget_left(&b), 64 * KIB);
+	assert_int_equal(file_reserve(d, 65536, false), 0);
+	assert_int_equal(budget_left(&b), 0);
+	/* what it cannot have in any case is no matter of memory */
+	assert_int_equal(put(d, key_of(1), 80000, 1), -ENOSPC);
+	file_abort(d, false);
+	assert_int_equal(budget_left(&b), 64 * KIB);
 }
 
 /* What file_progress() said is there for the next one, and nothing else. */
@@ -462,6 +498,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_cache_entry, env_setup, env_teardown),
 		cmocka_unit_test_setup_teardown(test_file_and_memory, env_setup, env_teardown),
+		cmocka_unit_test_setup_teardown(test_counted_memory, env_setup, env_teardown),
 		cmocka_unit_test_setup_teardown(test_resume, env_setup, env_teardown),
 		cmocka_unit_test_setup_teardown(test_room, env_setup, env_teardown),
 		cmocka_unit_test_setup_teardown(test_threads, env_setup, env_teardown),
