@@ -32,6 +32,7 @@ struct import {
 	/* the mirrors of a registry, which are asked before it */
 	const struct registry_mirror *mirrors;
 	size_t n_mirrors;
+	int64_t attached_ms; /* signatures are looked for so long */
 };
 
 /*

@@ -115,6 +115,18 @@ int oci_get(const struct import *im, struct listing *l, const char *what, const 
 int oci_get_blob(const struct import *im, struct listing *l, const struct artifact_blob *blob,
 		 uint64_t max, struct buf *ret);
 
+/*
+ * The same of something that others may have attached. No more of it is read than its size, or
+ * ATTACHED_COST if that is more. It is not added to l->texts.
+ */
+struct oci_part {
+	const char *what, *digest; /* `manifests` or `blobs` */
+	uint64_t size;		   /* as it is said */
+	bool quiet;		   /* that it is wrong, too large or not shown is not logged */
+};
+int oci_get_attached(const struct import *im, struct listing *l, const struct oci_part *part,
+		     struct buf *ret);
+
 /* ---- referrers.c ---- */
 
 /* The `signatures` of the lister of registries. */

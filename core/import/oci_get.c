@@ -207,3 +207,20 @@ int oci_get_blob(const struct import *im, struct listing *l, const struct artifa
 				 (unsigned long long)(max / KIB));
 	return oci_get(im, l, "blobs", blob->digest, ret);
 }
+
+int oci_get_attached(const struct import *im, struct listing *l, const struct oci_part *part,
+		     struct buf *ret)
+{
+	const struct part p = { .what = part->what,
+				.which = part->digest,
+				.max = MAX(part->size, ATTACHED_COST),
+				.quiet = part->quiet };
+	bool fetched;
+
+	if (part->size <= MAX_LISTING_PAGE)
+		return find(im, l, &p, ret, &fetched);
+	return part->quiet ? -EFBIG :
+			     log_error(-EFBIG, l->name,
+				       "a part of a signature (%s) is larger than %llu KiB",
+				       part->digest, (unsigned long long)(MAX_LISTING_PAGE / KIB));
+}

@@ -18,11 +18,15 @@
 #define REFERRER_PREDICATE "dev.sigstore.bundle.predicateType"
 #define REFERRER_OMS "https://model_signing/signature/v1.0"
 
+/* Gets a signature of a list, which has a digest. 0, or -errno, which ends the reading. */
+typedef int referrer_fn(void *ctx, const struct artifact_blob *blob);
+
 /*
- * The first signatures in the array `member` of a JSON object: `manifests` of an index, or `layers`
- * of a manifest; each once. How many; -EBADMSG, logged; -ENOMEM.
+ * Gives the signatures in the array `member` of a JSON object to `take`: `manifests` of an index,
+ * or `layers` of a manifest. 0; -EBADMSG: it is no JSON, and `why` says where; -ENOMEM; or what
+ * `take` has returned.
  */
-int referrers_read(const char *name, const struct buf *text, const char *member,
-		   struct artifact_blob ret[MAX_SIGNATURES]);
+int referrers_read(const struct buf *text, const char *member, referrer_fn *take, void *ctx,
+		   struct reason *why);
 
 #endif

@@ -72,7 +72,8 @@ static int signatures(struct carton_source *s, import_signature_fn *take, void *
 				   .cache = c->cache,
 				   .budget = &c->budget,
 				   .mirrors = s->place.mirrors,
-				   .n_mirrors = s->place.n_mirrors };
+				   .n_mirrors = s->place.n_mirrors,
+				   .attached_ms = ATTACHED_TIMEOUTS * c->fetch.timeout_ms };
 
 	return c->commit ? import_signatures(&im, &(struct import_signed){ lister_of(s->name),
 									   &s->repository,

@@ -323,12 +323,27 @@ static int check(struct carton_source *s, const struct buf *text)
 	return g->r == 0 ? 1 : g->r == -ENOMEM ? -ENOMEM : 0;
 }
 
-/* An import_signature_fn: whoever may write to a registry can attach some. */
+/*
+ * An import_signature_fn: whoever may write to a registry can attach some. The memory for one is
+ * given back before the next one, and one that is too large for it does not hide the right one.
+ */
 static int check_attached(void *source, const struct buf *text)
 {
-	int r = take(source, text->len);
+	struct carton_source *s = source;
+	struct signature *g = &s->signature;
+	const uint64_t n = SIGNATURE_EXPANSION * (uint64_t)text->len;
+	int r;
 
-	return r < 0 ? r : check(source, text);
+	if (!budget_hold(&s->carton->budget, n)) {
+		reason_set(&g->why, -EFBIG,
+			   "%llu KiB of memory are not there to read one of them: memory= gives it",
+			   (unsigned long long)(n / KIB));
+		return 0;
+	}
+	r = check(s, text);
+	buf_finish(&g->payload);
+	budget_drop(&s->carton->budget, n);
+	return r;
 }
 
 int signature_check(struct carton_source *s)

@@ -40,15 +40,25 @@ static void check_reason(const char *text, size_t n)
 	CHECK(ascii_run(why, strlen(why)) == strlen(why));
 }
 
+/* A referrer_fn: after the third, no more are wanted. */
+static int check_signature(void *ctx, const struct artifact_blob *blob)
+{
+	CHECK(oci_is_digest(blob->digest));
+	return ++*(int *)ctx < 3 ? 0 : -EFBIG;
+}
+
 static void check_signatures(const struct buf *text)
 {
-	struct artifact_blob found[MAX_SIGNATURES];
-	int n = referrers_read("a/b", text, "manifests", found);
+	static const char *const members[] = { "manifests", "layers" };
 
-	CHECK(n <= MAX_SIGNATURES);
-	for (int i = 0; i < n; i++)
-		CHECK(oci_is_digest(found[i].digest));
-	CHECK(referrers_read("a/b", text, "layers", found) <= MAX_SIGNATURES);
+	for (size_t i = 0; i < 2; i++) {
+		struct reason why = { 0 };
+		int n = 0, r = referrers_read(text, members[i], check_signature, &n, &why);
+
+		CHECK(n <= 3 && (n == 3) == (r == -EFBIG));
+		CHECK((r == -EBADMSG) == (*why.text != 0));
+		CHECK(r == 0 || r == -EBADMSG || r == -EFBIG);
+	}
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)

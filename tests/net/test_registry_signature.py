@@ -3,9 +3,15 @@
 Signatures that are attached to an artifact of docker-registry, which has no list of what refers to another: there they
 are in the index of a tag. The list is served by a server before it.
 """
+import contextlib
 import hashlib
+import http.client
 import json
+import signal
+import subprocess
 import tempfile
+import threading
+import urllib.parse
 import urllib.request
 
 import pytest
@@ -63,6 +69,25 @@ class Signed:
     def push(self, work, a, tag):
         self.registry.push(layout(tempfile.mkdtemp(dir=work), a), tag, self.name)
 
+    def attach(self, *texts):
+        """Many of them, without skopeo."""
+        c = http.client.HTTPConnection('127.0.0.1', self.registry.port, timeout=60)
+
+        def send(method, path, body=b'', status=201, **headers):
+            c.request(method, path, body, headers)
+            a = c.getresponse()
+            body = a.read()
+            assert a.status == status, body
+            return a.getheader('Location')
+        for blob in {b'{}', *texts}:
+            at = urllib.parse.urlsplit(send('POST', f'/v2/{self.name}/blobs/uploads/', status=202))
+            send('PUT', f'{at.path}?{at.query}&digest={digest_of(blob)}', blob)
+        for b in [bundle(t, self.artifact) for t in texts]:
+            send('PUT', f'/v2/{self.name}/manifests/{b.digest}', b.text(), **{'Content-Type': MANIFEST})
+            self.bundles.append(b)
+        c.close()
+        self.registry.clear()
+
     def by_tag(self, *descriptors):
         put(self.registry, self.name, self.tag, index_of(*descriptors), INDEX)
         self.registry.clear()
@@ -73,9 +98,10 @@ class Signed:
         return Front(self.registry, before=lambda method, path, body: answer(path) if '/referrers/' in path else None)
 
 
-def find(cache, url, wanted='', offline=False):
+def find(cache, url, wanted='', offline=False, for_ms=None):
     """(status, the texts that were looked at, messages)"""
-    p = harness.run(TOOL, url, cache.path, *([wanted] if wanted else []), env={'OFFLINE': '1'} if offline else None)
+    p = harness.run(TOOL, url, cache.path, *([wanted] if wanted else []),
+                    env=({'OFFLINE': '1'} if offline else {}) | ({'FOR_MS': str(for_ms)} if for_ms else {}))
     return p.returncode, p.stdout.encode().splitlines(), p.stderr
 
 
@@ -195,7 +221,7 @@ def test_others(cache, work, registry):
 
 @pytest.mark.parametrize('what, message', [
     ('manifest', 'sends other bytes than'), ('layer', 'sends other bytes than'), ('large', 'larger than 16384 KiB'),
-    ('lies', 'larger than 16 MiB'), ('no layer', 'has no bundle'), ('cycle', 'has no bundle'), ('no json', 'is no JSON'),
+    ('lies', 'larger than 32768 bytes'), ('no layer', 'has no bundle'), ('cycle', 'has no bundle'), ('no json', 'is no JSON'),
     ('gone', 'has no "')])
 def test_hostile(cache, work, registry, what, message):
     """One that is damaged, too large, or leads in a circle: one line, and the next is looked at."""
@@ -232,16 +258,130 @@ def test_hostile_list(cache, work, registry, text, message):
     assert status == 1 and not texts and message in said and said.count('\n') == 1, said
 
 
-def test_thousands(cache, work, registry):
-    """Eight are looked at, and that is said. A list that goes on for ever ends."""
-    s = Signed(registry, work, *TEXTS)
-    all_of_them = [listed(b) for b in s.bundles] + [listed(s.bundles[0]) | {'digest': f'sha256:{i:064}'}
-                                                    for i in range(20000)]
-    with s.api(lambda path: (200, {'Link': f'<{path}>; rel="next"'}, index_of(*all_of_them))) as front:
-        status, texts, said = find(cache, front.oci(s.url))
-        pages = [path for path, _ in front.seen if '/referrers/' in path]
-    assert (status, texts) == (2, TEXTS[:8]) and 'only 8 of them are looked at' in said, said
-    assert 1 < len(pages) <= 20
+def numbered(i):
+    return json.dumps({'mediaType': BUNDLE, 'signer': i}).encode()
+
+
+@contextlib.contextmanager
+def by_either(s, way):
+    """The source where what is attached is listed by the API, or by the tag."""
+    if way == 'tag':
+        s.by_tag(*map(listed, s.bundles))
+        yield s.url
+        return
+    with s.api(lambda path: (200, {'Content-Type': INDEX}, index_of(*map(listed, s.bundles)))) as front:
+        yield front.oci(s.url)
+
+
+@pytest.mark.parametrize('way', ['api', 'tag'])
+@pytest.mark.parametrize('n', [9, 50])
+def test_among_many(cache, work, registry, n, way):
+    """However many others are before it, the right one is found; then it is kept."""
+    s, texts = Signed(registry, work), [numbered(i) for i in range(n + 1)]
+    s.attach(*texts)
+    with by_either(s, way) as url:
+        assert find(cache, url, f'"signer": {n}}}') == (0, texts, '')
+        assert find(cache, url, f'"signer": {n}}}') == (0, texts[n:], '')
+        assert find(cache, url, 'nobody') == (2, [texts[n], *texts], '')
+
+
+def test_one_bundle_of_many_manifests(cache, work, registry):
+    """Each bundle is looked at once, and each manifest, on whatever page."""
+    s = Signed(registry, work)
+    s.attach(TEXTS[0], TEXTS[1])
+    more = [bundle(TEXTS[0], s.artifact, predicate=None) for _ in range(2)]
+    more[1].manifest['annotations'] = {'n': '1'}
+    s.bundles += more
+
+    def answer(path):
+        more = {'Link': f'<{path}&page=2>; rel="next"'} if 'page=' not in path else {}
+        return 200, more, index_of(*map(listed, s.bundles))
+
+    def before(method, path, body):
+        if '/referrers/' in path:
+            return answer(path)
+        return next(((200, {}, b.text()) for b in more if path.endswith(b.digest)), None)
+    with Front(registry, before=before) as front:
+        assert find(cache, front.oci(s.url)) == (2, TEXTS[:2], '')
+        fetched = [path for path, _ in front.seen if '/manifests/sha256:' in path or '/blobs/' in path]
+    assert [path for path in fetched if '/blobs/' in path and digest_of(TEXTS[0]) in path] and \
+        len(fetched) == len(set(fetched)), fetched
+
+
+def large(i, size):
+    """A manifest whose bundle should have so many bytes."""
+    a = Artifact(layers=[(BUNDLE, {}, b'%d' % i, {})], config=(EMPTY, b'{}'), artifactType=BUNDLE)
+    a.manifest['layers'][0]['size'] = size
+    return a
+
+
+@pytest.mark.parametrize('more, status', [(0, 0), (1, 2)])
+def test_bytes(cache, work, registry, more, status):
+    """All of them together are as long as 1 GiB; a byte more, and the last one is not looked at, which is said."""
+    s, page, least = Signed(registry, work), 16 << 20, 32 << 10
+    s.attach(TEXTS[0])
+    # an answer counts as 32 KiB at least: the list, each manifest, and what is behind these
+    left = (1 << 30) - least - 63 * (page + least) - least - 2 * least
+    others = [large(i, page) for i in range(63)] + [large(63, left + more)]
+    texts = {a.digest: a.text() for a in others}
+    blobs = {a.manifest['layers'][0]['digest'] for a in others}
+    index = index_of(*map(listed, others), listed(s.bundles[0]))
+    assert len(index) <= least < left
+
+    def before(method, path, body):
+        last = path.split('/')[-1]
+        if '/referrers/' in path:
+            return 200, {}, index
+        # more than was said: none of it is read
+        return (200, {}, texts[last]) if last in texts else (200, {}, bytes(page + 1)) if last in blobs else None
+    with Front(registry, before=before) as front:
+        got, looked_at, said = find(cache, front.oci(s.url), '"signer": 0')
+        asked_for = [path for path, _ in front.seen if path.split('/')[-1] in blobs]
+    lines = said.splitlines()
+    assert (got, looked_at, len(asked_for)) == (status, [] if status else TEXTS[:1], 64), said
+    # the first of those that are damaged are named, the others are counted
+    assert sum('larger than 16777216 bytes' in line for line in lines) == 20
+    if status == 0:
+        assert len(lines) == 20, said
+    else:
+        assert len(lines) == 22 and '44 signatures more that cannot be read' in lines[20] and \
+            'more signatures than the 0 that were looked at' in lines[21] and '1024 MiB' in lines[21], said
+
+
+def endless(s, page):
+    """Serves a list that never ends: `page(i)` are the descriptors of the page `i`."""
+    def before(method, path, body):
+        if '/referrers/' in path:
+            i = int(path.partition('page=')[2] or 0)
+            return 200, {'Link': f'<{path.partition("&")[0]}&page={i + 1}>; rel="next"'}, index_of(*page(i))
+        return (404, {}, b'') if '/manifests/sha256:0' in path else None
+    return Front(s.registry, before=before)
+
+
+def test_pages(cache, work, registry):
+    """A list that goes on for ever ends after 200 pages: one on the last of them is found, one behind that is not."""
+    s = Signed(registry, work)
+    s.attach(*TEXTS[:2])
+    for at, status in ((199, 0), (200, 2)):
+        with endless(s, lambda i: [listed(s.bundles[1])] if i == at else [listed(s.bundles[0])]) as front:
+            got, texts, said = find(cache, front.oci(s.url), '"signer": 1')
+            pages = [path for path, _ in front.seen if '/referrers/' in path]
+        assert (got, texts) == (status, TEXTS[:2 if status == 0 else 1]) and len(pages) == 200, said
+        assert status == 0 or (said.count('\n') == 1 and '200 pages' in said), said
+
+
+def test_time(cache, work, registry):
+    """The search ends when its time is over, though there are more and each is answered at once."""
+    s = Signed(registry, work)
+    s.attach(TEXTS[0])
+    many = [listed(s.bundles[0])] + [listed(s.bundles[0]) | {'digest': f'sha256:{i:064}'} for i in range(20000)]
+    with endless(s, lambda i: many) as front:
+        status, texts, said = find(cache, front.oci(s.url), for_ms=1000)
+        fetched = [path for path, _ in front.seen if '/manifests/sha256:0' in path]
+    lines, n = said.splitlines(), len(fetched)
+    assert (status, texts) == (2, TEXTS[:1]) and 'for 1 s' in lines[-1], said
+    assert 0 < n < 16384 and sum('has no "' in line for line in lines) == min(n, 20), said
+    assert len(lines) == min(n, 20) + 1 + (n > 20) and (n <= 20 or f'{n - 20} signatures more' in lines[-2]), said
 
 
 @pytest.mark.parametrize('status', [400, 404, 405])
@@ -357,8 +497,78 @@ def test_mount_of_a_signed_artifact(mount, point, cache, tmp_path, registry):
     s = Signed(registry, work, oms.bundle(other, statement).encode(), b'{}', oms.bundle(key, statement).encode())
     s.by_tag(*map(listed, s.bundles))
     for more in (), ('-o', 'offline'):
-        with mount(s.url, *PRIVATE, *cache.options, '-o', f'noviews,verify_key={key.public}', *more) as m:
+        with mount(s.url, *PRIVATE, *cache.options, '-o', f'noviews,memory=1M,verify_key={key.public}', *more) as m:
             assert m.read('model/x') == work.name.encode()
             assert json.loads(harness.ctl('status', '--json', m.path).stdout)[0]['signed_by'] == f'key {key.hint}'
     p = harness.run(harness.CARTONFS, *PRIVATE, *cache.options, '-o', f'verify_key={third.public}', s.url, point())
     assert p.returncode == 32 and 'signature in the registry: key: it names another key' in p.stderr, p.stderr
+
+
+@pytest.mark.parametrize('way', ['api', 'tag'])
+def test_mount_behind_junk(mount, point, cache, tmp_path, registry, way):
+    """
+    Fifty that others have attached, each of half a MiB, and of each kind, stand before the right one. The memory
+    suffices for one at a time. None of the others is taken, with the right one or without it.
+    """
+    work = tmp_path / 'signed'
+    work.mkdir()
+    key, other = oms.Key(tmp_path, 'key'), oms.Key(tmp_path, 'other')
+    right = oms.statement(oms.listing({'x': hashlib.sha256(work.name.encode()).hexdigest()}))
+    wrong = oms.statement(oms.listing({'x': hashlib.sha256(b'other').hexdigest()}))
+    kinds = [oms.bundle(other, right), oms.bundle(key, wrong), oms.bundle(other, right, material=key.material()),
+             oms.bundle(key, right, signed=b'else'), '{}', 'no json']
+    s = Signed(registry, work)
+    s.attach(*(kinds[i % len(kinds)].encode() + b' ' * ((512 << 10) + i) for i in range(50)))
+    options = (*PRIVATE, *cache.options, '-o', f'noviews,memory=8M,verify_key={key.public}')
+    with by_either(s, way) as url:
+        p = harness.run(harness.CARTONFS, *options, url, point())
+        assert p.returncode == 32 and 'signature in the registry: key: it names another key' in p.stderr, p.stderr
+        s.attach(oms.bundle(key, right).encode())
+    with by_either(s, way) as url, mount(url, *options) as m:
+        assert m.read('model/x') == work.name.encode()
+        assert json.loads(harness.ctl('status', '--json', m.path).stdout)[0]['signed_by'] == f'key {key.hint}'
+
+
+def test_interrupted(point, cache, tmp_path, registry):
+    """The search ends at once while an answer does not come, and nothing is mounted."""
+    work, waits, go = tmp_path / 'signed', threading.Event(), threading.Event()
+    work.mkdir()
+    key = oms.Key(tmp_path, 'key')
+    s = Signed(registry, work)
+    s.attach(*map(numbered, range(10)))
+
+    def before(method, path, body):
+        if '/referrers/' in path:
+            return 200, {}, index_of(*map(listed, s.bundles))
+        if digest_of(numbered(9)) in path:
+            waits.set()
+            go.wait()
+        return None
+    with Front(registry, before=before) as front:
+        p = subprocess.Popen([harness.CARTONFS, *PRIVATE, *cache.options, '-o', f'verify_key={key.public}',
+                              front.oci(s.url), point()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                             stderr=subprocess.PIPE, env=harness.environment(), text=True)
+        assert waits.wait(harness.SLOW * 60), p.communicate()
+        p.send_signal(signal.SIGINT)
+        said = p.communicate()[1]
+        go.set()
+        assert p.returncode == 128 + signal.SIGINT and 'interrupted; nothing is mounted' in said, said
+
+
+def test_too_large_for_the_memory(mount, point, cache, tmp_path, registry):
+    """One that the memory has no room for does not hide the right one; where it is the only one, that is said."""
+    work = tmp_path / 'signed'
+    work.mkdir()
+    key = oms.Key(tmp_path, 'key')
+    right = oms.bundle(key, oms.statement(oms.listing({'x': hashlib.sha256(work.name.encode()).hexdigest()}))).encode()
+    s = Signed(registry, work)
+    s.attach(right + b' ' * (3 << 20), right + b' ' * (12 << 20))
+    s.by_tag(*map(listed, s.bundles))
+    options = (*PRIVATE, *cache.options, '-o', f'noviews,memory=8M,verify_key={key.public}')
+    p = harness.run(harness.CARTONFS, *options, s.url, point())
+    assert p.returncode == 32 and 'listing this carton takes at least 2' in p.stderr and \
+        'of memory are not there to read one of them: memory= gives it' in p.stderr, p.stderr
+    s.attach(right)
+    s.by_tag(*map(listed, s.bundles))
+    with mount(s.url, *options) as m:
+        assert m.read('model/x') == work.name.encode()

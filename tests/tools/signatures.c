@@ -2,7 +2,7 @@
 /*
  * signatures OCI_URL CACHE_DIR [WANTED]: prints each signature that is attached to an artifact, and
  * a line feed behind it, until one has the text WANTED. With OFFLINE in the environment, of the
- * cache alone. Status 0: one was taken; 2: none; 1: an error.
+ * cache alone; for no longer than FOR_MS. Status 0: one was taken; 2: none; 1: an error.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,6 +33,7 @@ int main(int argc, char **argv)
 					  .offline = getenv("OFFLINE") != NULL };
 	struct repository repo = { 0 };
 	struct import im = { 0 };
+	const char *for_ms = getenv("FOR_MS");
 	struct carton *c;
 	int r = 1;
 
@@ -41,7 +42,8 @@ int main(int argc, char **argv)
 		return 1;
 	im = (struct import){ .fetch = c->fetch.http ? &c->fetch : NULL,
 			      .cache = c->cache,
-			      .budget = &c->budget };
+			      .budget = &c->budget,
+			      .attached_ms = for_ms ? atoi(for_ms) : 60000 };
 	if (oci_lister.parse(argv[1], &repo) == 0)
 		r = import_signatures(&im, &(struct import_signed){ &oci_lister, &repo, c->commit,
 								    take, argv[3] });
