@@ -47,6 +47,12 @@ bool carton_log_is_attempt(void);
 void carton_log(enum carton_log_level level, const char *subject, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
+/*
+ * Why bytes could not be written, -errno as text: as strerror(), but -EFBIG is the limit of the size
+ * of files, or that of the file system. Never of another failure with -EFBIG.
+ */
+const char *carton_write_error(int error);
+
 /* ---- text from outside, as it may be shown ---- */
 
 enum carton_escape {

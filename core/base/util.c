@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/file_size.h"
+
 int buf_reserve(struct buf *b, size_t more)
 {
 	size_t need, cap;
@@ -398,19 +400,25 @@ int pread_full(int fd, void *ret_buf, size_t n, uint64_t off)
 int pwrite_full(int fd, const void *data, size_t n, uint64_t off)
 {
 	const char *p = data;
+	struct file_size_guard guard;
+	int r = 0;
 
-	while (n > 0) {
+	file_size_guard(&guard);
+	while (n > 0 && r == 0) {
 		ssize_t put = pwrite(fd, p, n, (off_t)off);
 
 		if (put < 0 && errno == EINTR)
 			continue;
-		if (put <= 0)
-			return put < 0 ? -errno : -EIO;
+		if (put <= 0) {
+			r = put < 0 ? -errno : -EIO;
+			break;
+		}
 		p += put;
 		n -= (size_t)put;
 		off += (uint64_t)put;
 	}
-	return 0;
+	file_size_release(&guard);
+	return r;
 }
 
 int fd_dup(int fd)

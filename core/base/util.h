@@ -257,7 +257,7 @@ int thread_start(pthread_t *ret, void *(*run)(void *), void *arg);
 /* Reads exactly n bytes at `off`: 0, -ENODATA when the file ends before, else the read's -errno. */
 int pread_full(int fd, void *ret_buf, size_t n, uint64_t off);
 
-/* Writes all n bytes at `off`: 0 or -errno. */
+/* Writes all n bytes at `off`: 0 or -errno; -EFBIG: see file_size.h. */
 int pwrite_full(int fd, const void *data, size_t n, uint64_t off);
 
 /* A duplicate of `fd`, closed on exec: 0 or more, or -errno. */

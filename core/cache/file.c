@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/budget.h"
+#include "base/file_size.h"
 #include "base/pace.h"
 #include "base/spill.h"
 #include "cache/internal.h"
@@ -130,7 +131,7 @@ static int disk_error(struct file *d, int r)
 		return r;
 	if (!atomic_exchange(&d->failed, true))
 		carton_log(CARTON_LOG_NOTICE, NULL, "a %s cannot be used: %s; trying elsewhere",
-			   d->fill ? "cache entry" : "temporary file", strerror(-r));
+			   d->fill ? "cache entry" : "temporary file", carton_write_error(r));
 	return -ENOSPC;
 }
 
@@ -147,7 +148,7 @@ int file_restart(struct file *d, const char *validator)
 	budget_drop(d->budget, atomic_exchange(&d->held, 0));
 	if (d->fill)
 		return disk_error(d, cache_fill_restart(d->fill, validator));
-	return ftruncate(d->fd, 0) < 0 ? disk_error(d, -errno) : 0;
+	return disk_error(d, fd_resize(d->fd, 0));
 }
 
 /* ---- room ---- */
@@ -345,15 +346,13 @@ static void file_free(struct file *d)
 /* Keeps a file that could not be published, without a name: its bytes are verified anyway. */
 static int commit_file(struct file *d, uint64_t size, int *ret_fd)
 {
-	int fd = fd_dup(d->fd);
+	int fd = fd_dup(d->fd), r = fd < 0 ? fd : fd_resize(fd, size);
 
-	if (fd >= 0 && ftruncate(fd, (off_t)size) < 0) {
+	if (r < 0)
 		fd_close(fd);
-		fd = -errno;
-	}
 	file_abort(d, false);
-	*ret_fd = fd;
-	return fd < 0 ? fd : 0;
+	*ret_fd = r < 0 ? -1 : fd;
+	return r;
 }
 
 int file_commit(struct file *d, const uint8_t *sha256, uint64_t size, struct source **ret)
@@ -370,7 +369,8 @@ int file_commit(struct file *d, const uint8_t *sha256, uint64_t size, struct sou
 		r = cache_fill_publish(d->fill, sha256, size, &fd);
 	if (r < 0 && d->fill)
 		carton_log(CARTON_LOG_NOTICE, NULL,
-			   "a verified object cannot be kept in the cache: %s", strerror(-r));
+			   "a verified object cannot be kept in the cache: %s",
+			   carton_write_error(r));
 	if (r == 0)
 		file_free(d);
 	else
@@ -412,8 +412,11 @@ int file_sparse(struct file *d, uint64_t size)
 		if (fd < 0)
 			return fd;
 		d->fd = fd;
-	} else if (ftruncate(d->fd, (off_t)size) < 0) {
-		return -errno;
+	} else {
+		int r = fd_resize(d->fd, size);
+
+		if (r < 0)
+			return r;
 	}
 	d->sparse = true;
 	d->limit = size;
@@ -445,8 +448,8 @@ static int begin_spill(struct file *d)
 		return r;
 	if (fstat(fd, &st) < 0 || fstat(d->fd, &main) < 0 || st.st_dev == main.st_dev)
 		r = -ENOSPC;
-	else if (ftruncate(fd, (off_t)d->limit) < 0)
-		r = -errno;
+	else
+		r = fd_resize(fd, d->limit);
 	if (r < 0)
 		fd_close(fd);
 	else

@@ -9,6 +9,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "base/file_size.h"
 #include "cache/internal.h"
 
 #define SPARSE_VALIDATOR "chunks" /* of bytes in any order, in place of an ETag */
@@ -63,7 +64,7 @@ static int partial_adopt(struct cache_fill *f)
 			return r;
 	}
 	f->counted = f->sidecar.len;
-	return ftruncate(f->fd, (off_t)f->sidecar.len) < 0 ? -errno : 0;
+	return fd_resize(f->fd, f->sidecar.len);
 }
 
 /*
@@ -113,9 +114,7 @@ static int share_partial(struct cache_fill *f)
 		if (r == 0)
 			r = sidecar_note(&f->sidecar, f->shared);
 	}
-	if (r == 0 && ftruncate(f->fd, (off_t)f->shared) < 0)
-		r = -errno;
-	return r;
+	return r == 0 ? fd_resize(f->fd, f->shared) : r;
 }
 
 static int begin_shared(struct cache_fill *f)
@@ -210,8 +209,9 @@ int cache_fill_restart(struct cache_fill *f, const char *validator)
 	r = sidecar_remove(f->cache, f->sha256, &f->sidecar);
 	if (r < 0)
 		return r;
-	if (ftruncate(f->fd, 0) < 0)
-		return -errno;
+	r = fd_resize(f->fd, 0);
+	if (r < 0)
+		return r;
 	f->counted = 0;
 	if (n == 0)
 		return 0;

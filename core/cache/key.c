@@ -244,7 +244,7 @@ int key_file_read(const struct key_file *k, uint8_t ret_key[KEY_SIZE], char ret_
 	if (r == 0 || r == -EEXIST)
 		r = read_key(k, ret_key, ret_why);
 	else
-		snprintf(ret_why, OWN_WHY, "cannot be made: %s", strerror(-r));
+		snprintf(ret_why, OWN_WHY, "cannot be made: %s", carton_write_error(r));
 	/* another process has removed the file meanwhile */
 	if (r == -ENOENT)
 		snprintf(ret_why, OWN_WHY, "cannot be made: %s", strerror(-r));

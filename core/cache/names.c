@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/file_size.h"
 #include "cache/internal.h"
 
 #define MAX_LINE (HEX_SIZE + 2 * (1 + MAX_CACHE_NAME) + 1)
@@ -56,13 +57,16 @@ static int append(struct cache *c, const char *line, size_t n, ino_t *ret_ino)
 	*ret_ino = st.st_ino;
 	if (r == 0 && (uint64_t)st.st_size + n > MAX_CACHE_NAMES)
 		r = -EFBIG;
+	/* also not a part of a line, which the next one would continue */
+	if (r == 0 && (uint64_t)st.st_size + n > file_size_limit())
+		r = -ENOSPC;
 	if (r == 0)
-		written = write(fd, line, n);
+		written = fd_append(fd, line, n);
 	/* the disk is full: the next line must not continue this one */
 	if (written > 0 && (size_t)written < n)
-		written = write(fd, "\n", 1);
+		written = fd_append(fd, "\n", 1);
 	fd_close(fd);
-	return written < 0 ? -errno : r;
+	return written == -EFBIG ? -ENOSPC : written < 0 ? (int)written : r;
 }
 
 void cache_name_put(struct cache *c, const uint8_t sha256[32], const char *path, const char *source)

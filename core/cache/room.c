@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cache/room.h"
 
+#include "base/file_size.h"
 #include "cache/internal.h"
 
 /* measurements of the free space of one disk differ by less */
@@ -16,6 +17,25 @@ static bool is_unusable(int error)
 {
 	return error < 0 && error != -EAGAIN && error != -EEXIST && error != -ENOMEM &&
 	       error != -ECANCELED && error != -EMFILE && error != -ENFILE;
+}
+
+/*
+ * Is it larger than any file may be, in the cache, elsewhere or in memory (file_size.h)? Nothing
+ * that is dropped makes room for it then.
+ */
+static bool is_too_large(const struct room *room)
+{
+	uint64_t limit = file_size_limit(), known = room->sparse ? room->sparse : room->size;
+
+	if (limit == UINT64_MAX)
+		return false;
+	return known != UINT64_MAX ? known > limit : MAX(room->reached, room->wanted) >= limit;
+}
+
+static int refuse_large(struct room *room)
+{
+	room->at = ROOM_NONE;
+	return log_error(-EFBIG, room->name, "no file can hold it: %s", carton_write_error(-EFBIG));
 }
 
 /* ---- the order ---- */
@@ -58,20 +78,22 @@ static uint64_t size_of(const struct room *room)
 	return room->size != UINT64_MAX ? room->size : MAX(room->reached, room->wanted);
 }
 
-bool room_next(struct room *room, int error, uint64_t reached)
+int room_next(struct room *room, int error, uint64_t reached)
 {
 	room->reached = MAX(room->reached, reached);
+	if (room_is_full(error) && is_too_large(room))
+		return refuse_large(room);
 	if (room_is_full(error) && !room->dropped && room->drop) {
 		room->dropped = true;
 		if (room->drop(room->ctx, room->at == ROOM_CACHE))
-			return true;
+			return 0;
 	}
 	if (room->at == ROOM_CACHE && room_is_full(error))
 		cache_log_full(room->cache, room->name, size_of(room));
 	room->dropped = false;
 	room->at += room->at < ROOM_NONE;
 	skip_missing(room);
-	return room->at < ROOM_NONE;
+	return room->at < ROOM_NONE ? 0 : error;
 }
 
 /* ---- opening ---- */
@@ -148,11 +170,14 @@ static int open_once(struct room *room, struct file **ret)
 
 int room_open(struct room *room, struct file **ret)
 {
-	int r;
+	int r, next;
 
 	skip_missing(room);
-	do
+	if (is_too_large(room))
+		return refuse_large(room);
+	do {
 		r = open_once(room, ret);
-	while (is_unusable(r) && room_next(room, r, 0));
-	return r;
+		next = is_unusable(r) ? room_next(room, r, 0) : r;
+	} while (r < 0 && next == 0);
+	return next;
 }

@@ -9,7 +9,8 @@
  *
  * Where a kind of file has no room, drop() is called once for those of that kind, and it is tried
  * again before the next one. A kind that cannot be used for another reason is left at once. That
- * the cache has no room is logged, once in an incident.
+ * the cache has no room is logged, once in an incident. What is larger than any file may be
+ * (base/file_size.h) is refused, and logged; nothing is dropped for it.
  *
  * Threads: a room belongs to one thread at a time.
  */
@@ -55,15 +56,15 @@ bool room_in_cache(struct room *room);
 
 /*
  * Opens the first file that can be used. 0; -EAGAIN, -EEXIST: as cache_begin() or cache_join(),
- * whose entry is tried again by the next call; -ENOMEM; -EMFILE, -ENFILE; or, when no kind is left,
- * why the last one cannot be used.
+ * whose entry is tried again by the next call; -ENOMEM; -EMFILE, -ENFILE; -EFBIG, logged: it is
+ * larger than any file may be; or, when no kind is left, why the last one cannot be used.
  */
 int room_open(struct room *room, struct file **ret);
 
 /*
  * Goes on to the next kind: this one cannot be used any more, or was full when `reached` bytes were
- * there. False: no kind is left.
+ * there. 0; or, when no kind is left, what the caller gets: `error`, or -EFBIG as room_open().
  */
-bool room_next(struct room *room, int error, uint64_t reached);
+int room_next(struct room *room, int error, uint64_t reached);
 
 #endif

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/failure.h"
+#include "base/file_size.h"
 #include "base/sleeper.h"
 #include "base/util.h"
 #include "fetch/internal.h"
@@ -28,6 +29,9 @@ static void log_no_room(const struct fetcher *x)
 	char shown[256], missing[64] = "";
 
 	have = file_end(x->f.dest);
+	/* no disk has room for that: room.h says so */
+	if (file_wanted(x->f.dest) >= file_size_limit())
+		return;
 	if (size > have)
 		snprintf(missing, sizeof(missing), ", %llu are missing",
 			 (unsigned long long)(size - have));

@@ -223,7 +223,8 @@ void snapshot_save(const struct snapshot *s, struct cache *cache, const char *ur
 	buf_finish(&text);
 	if (r < 0)
 		carton_log(CARTON_LOG_DEBUG, NULL,
-			   "nothing is kept for a mount without network: %s", strerror(-r));
+			   "nothing is kept for a mount without network: %s",
+			   carton_write_error(r));
 }
 
 /* What is loaded is hashed in the memory that it is read to. */

@@ -58,6 +58,7 @@ _Noreturn static void run_child(const char *command, const int in[2], int out)
 {
 	setpgid(0, 0);
 	signal(SIGPIPE, SIG_DFL);
+	signal(SIGXFSZ, SIG_DFL);
 	if (in[0] >= 0)
 		dup2(in[0], STDIN_FILENO);
 	dup2(out, STDOUT_FILENO);

@@ -20,7 +20,7 @@ static int write(const struct import *im, const struct listing *l, struct source
 	r = listing_write(l, fd);
 	if (r < 0) {
 		fd_close(fd);
-		return log_error(r, l->name, "cannot be written: %s", strerror(-r));
+		return r;
 	}
 	/* offline, each open makes the carton again, of what is kept */
 	if (!im->fetch)

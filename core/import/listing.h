@@ -137,7 +137,7 @@ int listing_name_small(struct listing *l);
 
 /*
  * Writes the carton to an empty file: a late one if l->late is set, after listing_name_small();
- * else all small files are in l->bytes. 0 or -errno.
+ * else all small files are in l->bytes. 0 or -errno, logged.
  */
 int listing_write(const struct listing *l, int fd);
 

@@ -256,8 +256,15 @@ int listing_write(const struct listing *l, int fd)
 		r = layers_write(l, &t.layers);
 	if (r == 0)
 		r = manifest(l, &t.toml, &t.manifest);
-	if (r == 0)
+	if (r < 0) {
+		carton_log(CARTON_LOG_ERROR, l->name, "no lists can be made of it: %s",
+			   strerror(-r));
+	} else {
 		r = write_zip(l, &t, fd);
+		if (r < 0)
+			carton_log(CARTON_LOG_ERROR, l->name, "cannot be written: %s",
+				   carton_write_error(r));
+	}
 	buf_finish(&t.toml);
 	buf_finish(&t.links);
 	buf_finish(&t.layers);

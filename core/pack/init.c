@@ -327,7 +327,7 @@ int carton_init(const char *directory, const struct carton_options *o, struct ca
 		r = write_new(dir, &text);
 		if (r < 0)
 			carton_log(CARTON_LOG_ERROR, "carton.toml", "cannot be written: %s",
-				   strerror(-r));
+				   carton_write_error(r));
 	}
 	buf_finish(&text);
 	fd_close(dir);

@@ -50,7 +50,8 @@ static int put_object(const struct pack_plan *p, struct node *file, char *block,
 		if (r == 0)
 			r = newfile_publish(&out);
 		else
-			carton_log(CARTON_LOG_ERROR, path, "cannot be written: %s", strerror(-r));
+			carton_log(CARTON_LOG_ERROR, path, "cannot be written: %s",
+				   carton_write_error(r));
 		newfile_end(&out);
 	}
 	free(path);

@@ -323,7 +323,8 @@ static int finish(struct packing *p, struct pack_job *job, char ret_hash[65])
 	if (r == 0)
 		r = zip_writer_end(&job->zip, entries, n);
 	if (r < 0)
-		carton_log(CARTON_LOG_ERROR, p->out.path, "cannot be written: %s", strerror(-r));
+		carton_log(CARTON_LOG_ERROR, p->out.path, "cannot be written: %s",
+			   carton_write_error(r));
 out:
 	buf_finish(&links_text);
 	buf_finish(&text);

@@ -209,7 +209,7 @@ static int write_signature(struct signing *s)
 		r = pwrite_full(s->out.fd, bundle.data, bundle.len, 0);
 		if (r < 0)
 			carton_log(CARTON_LOG_ERROR, s->ret->out, "cannot be written: %s",
-				   strerror(-r));
+				   carton_write_error(r));
 	}
 	buf_finish(&bundle);
 	return r == 0 ? newfile_publish(&s->out) : r;

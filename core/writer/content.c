@@ -45,7 +45,7 @@ int content_write_error(struct pack_job *job, int r)
 	/* that of the others is the same */
 	if (atomic_exchange(&job->write_failed, true))
 		return r;
-	return log_error(r, NULL, "the output cannot be written: %s", strerror(-r));
+	return log_error(r, NULL, "the output cannot be written: %s", carton_write_error(r));
 }
 
 static ssize_t tee_read(struct stream *s, void *ret_buf, size_t n)

@@ -14,7 +14,7 @@
 
 static int failed(const struct newfile *o, const char *what, int r)
 {
-	return log_error(r, o->path, "%s: %s", what, strerror(-r));
+	return log_error(r, o->path, "%s: %s", what, carton_write_error(r));
 }
 
 char *newfile_directory(const char *path)

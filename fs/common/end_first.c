@@ -21,11 +21,12 @@ static void on_signal(int number)
 	raise(number);
 }
 
-void signals_end_first(void)
+void signals_begin(void)
 {
 	static const int numbers[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE };
 	struct sigaction old;
 
+	signal(SIGXFSZ, SIG_IGN);
 	for (size_t i = 0; getpid() == 1 && i < sizeof(numbers) / sizeof(numbers[0]); i++)
 		if (sigaction(numbers[i], NULL, &old) == 0 && old.sa_handler == SIG_DFL)
 			signal(numbers[i], on_signal);

@@ -3,11 +3,13 @@
 #define FS_END_FIRST_H
 
 /*
- * Lets signals that end other processes end process 1, too: it may be that of a container, and the
- * kernel drops a signal for which process 1 has no handler. Ignored signals stay ignored. Does
- * nothing in another process.
+ * The start of a program. From now on a write beyond the limit of the size of files (ulimit -f)
+ * fails, instead of ending the process.
+ *
+ * In process 1, lets signals that end other processes end it, too: it may be that of a container,
+ * and the kernel drops a signal for which process 1 has no handler. Ignored signals stay ignored.
  */
-void signals_end_first(void);
+void signals_begin(void);
 
 /*
  * Ends process 1 with the exit status of that signal. Does nothing in another process. For signal

@@ -376,7 +376,7 @@ int main(int argc, char **argv)
 	a.values.carton.confine_ctx = &a.sandbox;
 	/* a reader such as head(1) that has enough is no failure; services begin with it ignored */
 	signal(SIGPIPE, SIG_DFL);
-	signals_end_first();
+	signals_begin();
 	privacy_no_core_dumps();
 	term_open();
 	status = ctl_parse(argc, argv, commands, &a);

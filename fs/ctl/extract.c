@@ -46,7 +46,8 @@ struct extract {
 /* Reports a failure that the library has not reported. Returns `r`. */
 static int report(const struct extract *x, const char *path, const char *what, int r)
 {
-	carton_log(CARTON_LOG_ERROR, path, "cannot %s in %s: %s", what, x->out.path, strerror(-r));
+	carton_log(CARTON_LOG_ERROR, path, "cannot %s in %s: %s", what, x->out.path,
+		   carton_write_error(r));
 	return r;
 }
 

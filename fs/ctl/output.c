@@ -132,7 +132,7 @@ int ctl_flush(int status)
 	if (fflush(stdout) == 0 && !ferror(stdout))
 		return status;
 	if (!said)
-		text_line(stderr, "cartonctl: cannot write: %s", strerror(errno));
+		text_line(stderr, "cartonctl: cannot write: %s", carton_write_error(-errno));
 	said = true;
 	return EXIT_BAD;
 }

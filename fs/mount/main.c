@@ -34,7 +34,7 @@ static int flush(void)
 {
 	if (fflush(stdout) == 0 && !ferror(stdout))
 		return EXIT_GOOD;
-	text_line(stderr, "cartonfs: cannot write: %s", strerror(errno));
+	text_line(stderr, "cartonfs: cannot write: %s", carton_write_error(-errno));
 	return EXIT_SYSTEM;
 }
 
@@ -43,7 +43,7 @@ int main(int argc, char **argv)
 	struct options o;
 	int r, status = EXIT_USAGE;
 
-	signals_end_first();
+	signals_begin();
 	privacy_no_core_dumps();
 	descriptors_close_inherited(argc, argv);
 	if (open_standard_files() < 0) {

@@ -22,6 +22,7 @@ import zstandard
 
 import chunkindex
 import harness
+import oms
 import packerform
 from harness import CARTONCTL, IS_ROOT, REFERENCE, ctl, environment, eventually, run, scan, sha_file
 from origin import MIB
@@ -451,8 +452,34 @@ OLD = b'what was there'
 
 @pytest.mark.needs_plain_build
 @pytest.mark.parametrize('old', [False, True])
-def test_killed_while_it_is_written(tree, work, old):
-    """The signal comes at the byte where a limit is: in headers, in data, in the directory."""
+def test_killed_while_it_is_written(tree, work, killer, old):
+    """In headers, in data, in the directory."""
+    _, path = tree
+    out = work / 'out/m.carton'
+    out.parent.mkdir()
+    if old:
+        out.write_bytes(OLD)
+    for call in (1, 2, 3, 5, 8, 20, 33, 40):
+        for when in 'before', 'after':
+            p = run(CARTONCTL, 'pack', path, out, env=dict(LD_PRELOAD=str(killer), KILL_AT=f'pwrite64 {call} {when}'))
+            assert p.returncode == -signal.SIGKILL, (call, p.stderr)
+            assert os.listdir(out.parent) == (['m.carton'] if old else [])
+            assert not old or out.read_bytes() == OLD
+    pack('pack', path, out)
+    verified(out)
+
+
+LIMIT = 'the limit of the size of files is met; raise it: ulimit -f, or LimitFSIZE= of a unit\n'
+
+
+def limited(n):
+    """For Popen: no file may have more bytes."""
+    return dict(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (n, n)))
+
+
+@pytest.mark.parametrize('old', [False, True])
+def test_limit_of_the_size_of_files(tree, work, old):
+    """At any byte: in headers, in data, in the directory. It is said once, and nothing is left."""
     _, path = tree
     out = work / 'out/m.carton'
     out.parent.mkdir()
@@ -461,13 +488,41 @@ def test_killed_while_it_is_written(tree, work, old):
     if old:
         out.write_bytes(OLD)
     for limit in (0, 1, 5000, size // 2, size - 70000, size - 3000, size - 30, size - 1):
-        p = run(CARTONCTL, 'pack', path, out,
-                preexec_fn=lambda n=limit: resource.setrlimit(resource.RLIMIT_FSIZE, (n, n)))
-        assert p.returncode == -signal.SIGXFSZ, (limit, p.stderr)
-        assert os.listdir(out.parent) == (['m.carton'] if old else [])
-        assert not old or out.read_bytes() == OLD
-    pack('pack', path, out)
+        err = refused(out, 'pack', path, out, old=OLD if old else None, **limited(limit))
+        assert re.fullmatch(f'cartonctl: .*cannot be written: {LIMIT}cartonctl: {out} was not made\n', err), (limit, err)
+    pack('pack', path, out, **limited(size))
     verified(out)
+
+
+@pytest.mark.parametrize('command', ['repack', 'embed', 'link', 'objects', 'sign', 'extract', 'cat'])
+def test_limit_of_the_size_of_files_of_others(tree, work, command):
+    """All that writes: a line says which file, and what helps; nothing half-written stays."""
+    _, path = tree
+    carton, out = work / 'm.carton', work / 'out/m'
+    out.parent.mkdir()
+    pack('pack', path, carton)
+    words = {'repack': ['repack', '--compress=store', carton, out], 'embed': ['embed', carton, out],
+             'link': ['link', '--url=https://x.org/{sha256}', carton, out, 'model/a b=c'],
+             'objects': ['link', '--url=https://x.org/{sha256}', f'--objects={work}/objects', carton, out],
+             'sign': ['sign', f'--key={oms.Key(work).path}', f'--output={out}', carton],
+             'extract': ['extract', carton, out], 'cat': ['cat', carton, 'model/noise']}[command]
+    if command == 'cat':
+        p = run('sh', '-c', 'ulimit -f 20; "$@" >"$0"', out, CARTONCTL, *words)
+        assert p.returncode == 1 and p.stderr.endswith(f'cartonctl: cannot write: {LIMIT}'), p.stderr
+        assert os.path.getsize(out) <= 20 * 1024
+        return
+    limit = 500 if command == 'sign' else 20000
+    if command == 'extract':
+        p = ctl(*words, **limited(limit))
+        assert p.returncode == 1 and f'cartonctl: model/noise: cannot be written in {out}: {LIMIT}' in p.stderr, p.stderr
+        left = {str(f.relative_to(out)) for f in out.rglob('*') if f.is_file()}
+        assert 'MANIFEST' not in left and 'model/noise' not in left and 'model/a b=c' in left
+        assert not [f for f in left if f.startswith('.')]
+        return
+    err = refused(out, *words, **limited(limit))
+    assert err.count(LIMIT) == 1 and 'cannot be written: ' in err, err
+    assert command != 'objects' or all(hashlib.sha256(f.read_bytes()).hexdigest() == f.name
+                                       for f in (work / 'objects').iterdir())
 
 
 @pytest.fixture(scope='module')

@@ -3,6 +3,7 @@
 import os
 import random
 import re
+import resource
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -10,8 +11,8 @@ import pytest
 
 import chunkindex
 from chunkindex import pread, whole_is_hashed
-from harness import eventually, small_disk
-from origin import MIB, Cache, digest, lines_of, needs_root
+from harness import ctl, eventually, small_disk
+from origin import MIB, PRIVATE, Cache, LinkedCarton, digest, lines_of, needs_root
 from zipwriter import Carton
 
 PACKED = ['deflate', 'zstd']
@@ -220,3 +221,74 @@ def test_chunks_that_no_disk_has_room_for(work, indexed, mount_fg):
         with mount_fg(url, *full.options, '-o', 'cache_size=1G', env=dict(TMPDIR=str(disk))) as m:
             assert pread(m / 'model/large', MIB, 0) == data[:MIB]
             assert m.error('model/large') == 'ENOSPC'
+
+
+# ---- the limit of the size of files ----
+
+LIMIT = 'the limit of the size of files is met; raise it: ulimit -f, or LimitFSIZE= of a unit\n'
+
+
+def limit_files(m, n):
+    """From now on no file of the daemon may be larger."""
+    resource.prlimit(m.process.pid, resource.RLIMIT_FSIZE, (n, resource.RLIM_INFINITY))
+
+
+@pytest.mark.parametrize('method', [*PACKED, 'stored', 'indexed', 'linked'])
+def test_limit_of_the_size_of_files(nginx, mount_fg, cache, method):
+    """What no file can hold is an error, in the cache or elsewhere, and displaces nothing; all else is read."""
+    small, large = rng_bytes(200000), rng_bytes(9 * MIB, 1)
+    c = LinkedCarton(method=method if method in PACKED else 'stored')
+    c.add('misc/first', b'opened before\n' * 20000).add('model/small', small)
+    if method == 'linked':
+        (nginx.root / 'large').write_bytes(large)
+        c.link('model/large', large, nginx.url('large'))
+    else:
+        c.add('model/large', large)
+    if method == 'indexed':
+        c.add(chunkindex.PATH, chunkindex.index(large))
+    c.write(nginx.root / 'limited.carton')
+    with mount_fg(nginx.url('limited.carton'), *PRIVATE, *cache.options, '-o', 'cache_size=1G') as m:
+        assert m.read('misc/first')
+        limit_files(m, MIB)
+        before = set(cache.objects())
+        assert before
+        for _ in range(2):
+            assert m.error('model/large') == 'EFBIG'
+            assert m.read('model/small') == small
+        # all of it, and each of the lines
+        assert set(lines_of(m.log(), 'model/large: no file can hold it: ')) == {
+            f'cartonfs: model/large: no file can hold it: {LIMIT}'.strip()}
+        assert before <= set(cache.objects()) and digest(small) in cache.objects()
+        limit_files(m, resource.RLIM_INFINITY)
+        assert m.read('model/large') == large
+    cache.check()
+
+
+@pytest.mark.parametrize('ranges', [True, False])
+def test_limit_of_the_size_of_files_of_a_download(nginx, work, cache, ranges):
+    """Also where no server says how large it is; what is there of it goes."""
+    data = rng_bytes(3 * MIB)
+    Carton(method='deflate').add('model/small', b'x' * 500).add('model/large', data).write(nginx.root / 'limited.carton')
+    url = nginx.url('limited.carton' if ranges else 'norange/limited.carton')
+    limit = dict(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (MIB, MIB)))
+    p = ctl('fetch', cache.flag, url, **limit)
+    assert p.returncode == 1 and p.stderr.count(f'no file can hold it: {LIMIT}') == 1, p.stderr
+    assert not cache.partials() and digest(data) not in cache.objects()
+    if ranges:
+        p = ctl('extract', cache.flag, url, work / 'out', **limit)
+        assert p.returncode == 1 and f'model/large: no file can hold it: {LIMIT}' in p.stderr, p.stderr
+        assert sorted(os.listdir(work / 'out/model')) == ['small'] and not (work / 'out/MANIFEST').exists()
+
+
+def test_limit_of_the_size_of_files_and_logs(nginx, mount_fg, cache, work):
+    """A daemon that may write to no file at all: not its log, not its error_file; it goes on."""
+    good, bad = rng_bytes(100000), rng_bytes(100000, 1)
+    c = Carton(method='stored').add('model/good', good).add('model/bad', bad, sha=digest(b'another'))
+    c.write(work / 'm.carton')
+    with mount_fg(work / 'm.carton', *cache.options, '-o', f'error_file={work}/errors') as m:
+        limit_files(m, 0)
+        for _ in range(3):
+            assert m.error('model/bad') == 'EIO' and m.read('model/good') == good
+        assert m.log() == '' and (work / 'errors').read_bytes() == b''
+        limit_files(m, resource.RLIM_INFINITY)
+        assert m.process.poll() is None

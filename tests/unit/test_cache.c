@@ -6,6 +6,7 @@
  */
 #include "cache_help.h"
 
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -142,6 +143,28 @@ static void test_names(void **state)
 	cache_name_put(c, k.sha256, name, "c.carton");
 	assert_called(c, name + sizeof(name) - 1 - MAX_CACHE_NAME, "c.carton");
 	cache_name_put(NULL, k.sha256, "model/x", "a.carton");
+	cache_close(c);
+}
+
+/* The limit of the size of files is none of this file: no name gives way to one that has no room. */
+static void test_names_limited(void **state)
+{
+	struct env *e = *state;
+	struct key k = key_of(1);
+	struct cache *c = open_cache(e, 0);
+	struct rlimit none, limit;
+
+	assert_int_equal(publish(c, k, 100), 0);
+	cache_name_put(c, k.sha256, "model/x", "a.carton");
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &none), 0);
+	limit = (struct rlimit){ 100, none.rlim_max };
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+	for (int i = 0; i < 3; i++)
+		cache_name_put(c, k.sha256, "model/another", "b.carton");
+	assert_called(c, "model/x", "a.carton");
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
+	cache_name_put(c, k.sha256, "model/y", "c.carton");
+	assert_called(c, "model/y", "c.carton");
 	cache_close(c);
 }
 
@@ -745,6 +768,7 @@ int main(void)
 		TEST(test_default_dir),
 		TEST(test_find_without_making),
 		TEST(test_names),
+		TEST(test_names_limited),
 		TEST(test_names_full),
 		TEST(test_unsafe_dirs),
 		TEST(test_no_symlink_inside),

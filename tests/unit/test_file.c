@@ -6,6 +6,7 @@
 #include "cache_help.h"
 
 #include <pthread.h>
+#include <sys/resource.h>
 
 #include "base/budget.h"
 #include "cache/room.h"
@@ -255,7 +256,7 @@ static void test_order(void **state)
 		entries_tried += file_is_cached(d);
 		files += !file_is_cached(d);
 		file_abort(d, false);
-		more = room_next(&room, -ENOSPC, 100);
+		more = room_next(&room, -ENOSPC, 100) == 0;
 	}
 	assert_int_equal(left, 0);
 	assert_int_equal(entries_tried, 2);
@@ -265,7 +266,7 @@ static void test_order(void **state)
 	assert_int_equal(put(d, k, 0, 101), -ENOSPC);
 	assert_int_equal(put(d, k, 0, 100), 0);
 	file_abort(d, false);
-	assert_false(room_next(&room, -ENOSPC, 101));
+	assert_int_equal(room_next(&room, -ENOSPC, 101), -ENOSPC);
 	assert_int_equal(room_open(&room, &d), -ENOSPC);
 	cache_close(c);
 }
@@ -287,20 +288,59 @@ static void test_unusable(void **state)
 			     .drop = drop,
 			     .ctx = &left };
 
-	assert_true(room_next(&room, -EACCES, 0));
+	assert_int_equal(room_next(&room, -EACCES, 0), 0);
 	assert_false(room_in_cache(&room));
 	assert_int_equal(left, 1);
 	room.reached = 101;
-	while (room_next(&room, -EIO, 0))
+	while (room_next(&room, -EIO, 0) == 0)
 		assert_int_not_equal(room.at, ROOM_MEMORY);
 	room = (struct room){ .size = 101, .memory = 100 };
 	assert_false(room_in_cache(&room));
 	assert_int_equal(room.at, ROOM_ELSEWHERE);
-	assert_false(room_next(&room, -ENOSPC, 0));
+	assert_int_equal(room_next(&room, -ENOSPC, 0), -ENOSPC);
 	room = (struct room){ .size = 100, .memory = 100 };
 	assert_false(room_in_cache(&room));
-	assert_true(room_next(&room, -ENOSPC, 0));
+	assert_int_equal(room_next(&room, -ENOSPC, 0), 0);
 	assert_int_equal(room.at, ROOM_MEMORY);
+	cache_close(c);
+}
+
+/* What is larger than any file may be goes nowhere, and displaces nothing. */
+static void test_too_large(void **state)
+{
+	struct env *e = *state;
+	struct cache *c = open_cache(e, 0);
+	struct key k = key_of(1);
+	unsigned left = 1;
+	struct room room = { .cache = c,
+			     .key = k.sha256,
+			     .size = UINT64_MAX,
+			     .memory = UINT64_MAX,
+			     .drop = drop,
+			     .ctx = &left };
+	struct room known = room, sparse = room;
+	struct rlimit none, limit;
+	struct file *d;
+
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &none), 0);
+	limit = (struct rlimit){ 100000, none.rlim_max };
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+	assert_int_equal(room_open(&room, &d), 0);
+	assert_int_equal(put(d, k, 0, 100000), 0);
+	assert_int_equal(put(d, k, 100000, 1), -ENOSPC);
+	room.wanted = file_wanted(d);
+	file_abort(d, false);
+	assert_int_equal(room_next(&room, -ENOSPC, 100000), -EFBIG);
+	known.size = 100001;
+	assert_int_equal(room_open(&known, &d), -EFBIG);
+	known.at = ROOM_CACHE;
+	known.size = 100000;
+	assert_int_equal(room_open(&known, &d), 0);
+	file_abort(d, false);
+	sparse.sparse = 100001;
+	assert_int_equal(room_open(&sparse, &d), -EFBIG);
+	assert_int_equal(left, 1);
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
 	cache_close(c);
 }
 
@@ -504,6 +544,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_threads, env_setup, env_teardown),
 		cmocka_unit_test_setup_teardown(test_order, env_setup, env_teardown),
 		cmocka_unit_test_setup_teardown(test_unusable, env_setup, env_teardown),
+		cmocka_unit_test_setup_teardown(test_too_large, env_setup, env_teardown),
 		cmocka_unit_test_setup_teardown(test_longer, env_setup, env_teardown),
 		cmocka_unit_test_setup_teardown(test_shorter, env_setup, env_teardown),
 		cmocka_unit_test_setup_teardown(test_sparse, env_setup, env_teardown),

@@ -102,6 +102,25 @@ static void test_signals(void **state)
 	sigaction(SIGUSR1, &old, NULL);
 }
 
+/* A program that is run has them as if it were started by hand, whatever this one ignores. */
+static void test_signals_of_a_program(void **state)
+{
+	const unsigned long mine = 1UL << (SIGPIPE - 1) | 1UL << (SIGXFSZ - 1);
+	char out[64] = "";
+	size_t n;
+
+	(void)state;
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN);
+	assert_int_equal(helper_run("sed -n 's/^SigIgn:[^0-9a-f]*//p' /proc/self/status", NULL, out,
+				    sizeof(out) - 1, &n),
+			 0);
+	assert_in_range(n, 16, 17);
+	assert_int_equal(strtoul(out, NULL, 16) & mine, 0);
+	signal(SIGPIPE, SIG_DFL);
+	signal(SIGXFSZ, SIG_DFL);
+}
+
 /* While it waits, or before. */
 static void test_stop(void **state)
 {
@@ -121,6 +140,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_signals),
+		cmocka_unit_test(test_signals_of_a_program),
 		cmocka_unit_test(test_stop),
 	};
 

@@ -4,13 +4,16 @@
  * new files.
  */
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "archive/container.h"
 #include "archive/encode.h"
 #include "archive/zip.h"
+#include "carton.h"
 #include "writer/choose.h"
 #include "writer/lists.h"
 #include "writer/newfile.h"
@@ -476,6 +479,48 @@ static void test_newfile(void **state)
 	assert_int_equal(rmdir(dir), 0);
 }
 
+static void put_file(const char *name, const char *text)
+{
+	int fd = open(name, O_WRONLY | O_CREAT | O_EXCL, 0600);
+
+	assert_int_equal(pwrite_full(fd, text, strlen(text), 0), 0);
+	close(fd);
+}
+
+/* A program whose SIGXFSZ would end it packs beyond the limit of the size of files. */
+static void test_file_size(void **state)
+{
+	const struct carton_pack_options pack = { .compress = CARTON_COMPRESS_STORE };
+	const struct carton_options open = { 0 };
+	struct log_seen *seen = log_watch();
+	struct rlimit none, limit;
+	char dir[64], hash[65];
+	struct stat st;
+
+	(void)state;
+	in_new_directory(dir);
+	assert_int_equal(mkdir("d", 0700), 0);
+	put_file("d/carton.toml", "spec_version = 1\nmodel_name = \"m\"\n[runner]\n"
+				  "runner_name = \"noop\"\n"
+				  "required_framework_version = \"*\"\n"
+				  "runner_compat_version = 1\n");
+	put_file("d/weights", "some bytes of a model\n");
+	assert_true(signal(SIGXFSZ, SIG_DFL) != SIG_ERR);
+	assert_int_equal(carton_pack("d", "m", &open, &pack, hash), 0);
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &none), 0);
+	/* in a header, in the data, in MANIFEST, in the directory: by workers, and by this thread */
+	assert_int_equal(stat("m", &st), 0);
+	for (rlim_t n = 0; n < (rlim_t)st.st_size; n += 251) {
+		limit = (struct rlimit){ n, none.rlim_max };
+		assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+		assert_int_equal(carton_pack("d", "n", &open, &pack, hash), -EFBIG);
+		assert_says(seen, "ulimit -f");
+		assert_int_equal(access("n", F_OK), -1);
+	}
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
+	assert_int_equal(carton_pack("d", "n", &open, &pack, hash), 0);
+}
+
 static void test_newfile_refused(void **state)
 {
 	char dir[64];
@@ -521,6 +566,7 @@ int main(void)
 		cmocka_unit_test(test_templates),
 		cmocka_unit_test(test_newfile),
 		cmocka_unit_test(test_newfile_refused),
+		cmocka_unit_test(test_file_size),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,10 +2,13 @@
 /* Buffers, text, names, exact I/O, and the log that all of it goes to. */
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file_size.h"
 #include "base/names.h"
 #include "zip_help.h"
 
@@ -308,6 +311,53 @@ static void test_names(void **state)
 	assert_string_equal(names_end(&names), "a and 2 more");
 }
 
+/*
+ * Beyond the limit of the size of files nothing ends this process, in which SIGXFSZ has its default
+ * action, as in a host of the library.
+ */
+static void test_file_size(void **state)
+{
+	static const char text[200];
+	int fd = memfd_create("limited", MFD_CLOEXEC);
+	struct rlimit none, limit;
+	sigset_t mask, pending, xfsz;
+
+	(void)state;
+	assert_true(signal(SIGXFSZ, SIG_DFL) != SIG_ERR);
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &none), 0);
+	limit = (struct rlimit){ 100, none.rlim_max };
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+	assert_int_equal(file_size_limit(), 100);
+	assert_int_equal(pwrite_full(fd, text, 100, 0), 0);
+	assert_int_equal(pwrite_full(fd, text, 10, 95), -EFBIG);
+	assert_int_equal(pwrite_full(fd, text, 1, 100), -EFBIG);
+	assert_int_equal(fd_resize(fd, 101), -EFBIG);
+	assert_int_equal(fd_resize(fd, 90), 0);
+	assert_int_equal(lseek(fd, 0, SEEK_END), 90);
+	assert_int_equal(fd_append(fd, text, 20), 10);
+	assert_int_equal(fd_append(fd, text, 20), -EFBIG);
+	assert_non_null(strstr(carton_write_error(-EFBIG), "ulimit -f"));
+	/* the thread is as it was */
+	assert_int_equal(sigpending(&pending), 0);
+	assert_false(sigismember(&pending, SIGXFSZ));
+	assert_int_equal(pthread_sigmask(SIG_BLOCK, NULL, &mask), 0);
+	assert_false(sigismember(&mask, SIGXFSZ));
+	/* a host that blocks the signal finds it, as with its own writes */
+	sigemptyset(&xfsz);
+	sigaddset(&xfsz, SIGXFSZ);
+	assert_int_equal(pthread_sigmask(SIG_BLOCK, &xfsz, NULL), 0);
+	assert_int_equal(pwrite_full(fd, text, 1, 100), -EFBIG);
+	assert_int_equal(sigpending(&pending), 0);
+	assert_true(sigismember(&pending, SIGXFSZ));
+	assert_int_equal(sigtimedwait(&xfsz, NULL, &(struct timespec){ 0 }), SIGXFSZ);
+	assert_int_equal(pthread_sigmask(SIG_SETMASK, &mask, NULL), 0);
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
+	assert_int_equal(file_size_limit(), none.rlim_cur);
+	assert_non_null(strstr(carton_write_error(-EFBIG), "file system"));
+	assert_string_equal(carton_write_error(-ENOSPC), strerror(ENOSPC));
+	close(fd);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -317,7 +367,7 @@ int main(void)
 		cmocka_unit_test(test_hex),	  cmocka_unit_test(test_path),
 		cmocka_unit_test(test_io),	  cmocka_unit_test(test_le),
 		cmocka_unit_test(test_log),	  cmocka_unit_test(test_log_long),
-		cmocka_unit_test(test_names),
+		cmocka_unit_test(test_names),	  cmocka_unit_test(test_file_size),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

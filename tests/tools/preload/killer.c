@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Preloaded: kills the process before, or after, the Nth call of a function that puts a file in its
- * place; or sends it SIGTERM right before it waits for one, but not before it can read a byte from
- * standard input.
+ * Preloaded: kills the process before, or after, the Nth call of a function that writes a file, or
+ * puts it in its place; or sends it SIGTERM right before it waits for one, but not before it can
+ * read a byte from standard input.
  *
  *	KILL_AT='linkat 1 after'
  *	KILL_AT='sem_wait 1 term'
@@ -41,6 +41,14 @@ static int counts(const char *name)
 int fsync(int fd)
 {
 	int kill = counts("fsync"), r = REAL(fsync)(fd);
+
+	return kill ? raise(SIGKILL) : r;
+}
+
+ssize_t pwrite64(int fd, const void *data, size_t n, off64_t at)
+{
+	int kill = counts("pwrite64");
+	ssize_t r = REAL(pwrite64)(fd, data, n, at);
 
 	return kill ? raise(SIGKILL) : r;
 }
