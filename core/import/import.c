@@ -11,6 +11,7 @@
 #include "import/internal.h"
 #include "import/packed.h"
 
+/* A failure is not logged. */
 static int write(const struct import *im, const struct listing *l, struct source **ret)
 {
 	int fd, r = cache_tmpfile(im->cache, &fd);
@@ -29,43 +30,62 @@ static int write(const struct import *im, const struct listing *l, struct source
 	return kept_put(im, l, fd, ret);
 }
 
+static int write_wanted(const struct import *im, const struct listing *l, struct source **ret)
+{
+	int r = write(im, l, ret);
+
+	return r < 0 ? log_error(r, l->name, "cannot be written: %s", strerror(-r)) : 0;
+}
+
 static int make_late(const struct import *im, struct listing *l, struct source **ret)
 {
 	/* a gated repository may refuse its files: the first one is fetched while the user waits */
-	int r = l->gated && l->late ? import_small(im, l, true) : 0;
+	int r = l->gated ? import_small(im, l, true) : 0;
 
 	if (r == 0)
 		r = listing_name_small(l);
-	l->late = true;
-	if (r == 0)
-		r = write(im, l, ret);
-	l->late = im->late;
-	return r;
+	return r == 0 ? write_wanted(im, l, ret) : r;
 }
 
-static int make_all(const struct import *im, struct listing *l, struct source **ret)
+/* Keeps a late carton beside the one with all hashes: an offline mount may want it. Best effort. */
+static void keep_late(const struct import *im, struct listing *l)
+{
+	struct source *late;
+	int r;
+
+	l->late = true;
+	r = write(im, l, &late);
+	l->late = false;
+	if (r == 0)
+		source_unref(late);
+	else
+		carton_log(CARTON_LOG_WARNING, l->name,
+			   "the cache cannot keep its list for mounts that do not wait for small "
+			   "files: %s",
+			   strerror(-r));
+}
+
+/* `both`: and keeps the other. */
+static int make_all(const struct import *im, struct listing *l, bool both, struct source **ret)
 {
 	int r = listing_name_small(l);
 
+	if (r == 0 && both && l->lister->git_ids && im->cache)
+		keep_late(im, l);
 	if (r == 0)
 		r = import_small(im, l, false);
-	return r == 0 ? write(im, l, ret) : r;
+	return r == 0 ? write_wanted(im, l, ret) : r;
 }
 
-/* Keeps a late carton, too, since a later mount that is offline may want that. */
 static int make(const struct import *im, struct listing *l, struct source **ret)
 {
-	struct source *late = NULL;
 	int r = l->lister->list(im, l);
 
 	if (r == 0)
 		r = listing_sort(l);
-	if (r == 0 && l->late)
-		return make_late(im, l, ret);
-	if (r == 0 && l->lister->git_ids && im->cache)
-		r = make_late(im, l, &late);
-	source_unref(late);
-	return r == 0 ? make_all(im, l, ret) : r;
+	if (r < 0)
+		return r;
+	return l->late ? make_late(im, l, ret) : make_all(im, l, true, ret);
 }
 
 /*
@@ -136,7 +156,7 @@ static int kept_or_late(const struct import *im, struct listing *l, struct sourc
 	r = import_again(im, l);
 	if (r < 0)
 		return r;
-	r = make_all(im, l, ret);
+	r = make_all(im, l, false, ret);
 	/* the hub has lost a file of the commit: to ask for the list would not help */
 	return r == -ENOENT ? -EIO : r;
 }
