@@ -87,7 +87,7 @@ static struct fetch fetch_of(struct get *g, struct fetch_place *places, size_t n
 {
 	return (struct fetch){
 		.options = options_of(g)->fetch,
-		.background = atomic_load(&g->plan->object->wanted),
+		.background = waits_background,
 		.cancel = &g->waits->cancel,
 		.places = places,
 		.n_places = n,

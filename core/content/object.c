@@ -2,6 +2,7 @@
 /* Who has an object's verified bytes pinned, and reads them. */
 #include <stdlib.h>
 
+#include "base/failure.h"
 #include "base/sleeper.h"
 #include "base/util.h"
 #include "cache/cache.h"
@@ -23,8 +24,7 @@ bool object_progress(struct object *o, struct object_progress *ret)
 		ret->done = MAX(arrived, hashed);
 		ret->arrived = arrived;
 		ret->announced = atomic_load(&f->waits.announced);
-		/* a fetch in the background has one waiter that is no open */
-		ret->waiting = f->waits.n - MIN(f->waits.n, (unsigned)atomic_load(&o->wanted));
+		ret->waiting = waits_readers(&f->waits);
 	}
 	pthread_mutex_unlock(&o->store->lock);
 	return f;
@@ -123,9 +123,6 @@ static void wake_blocked(struct object_wait *wait, int result)
 	sleeper_wake(&container_of(wait, struct blocked, wait)->sleeper, result);
 }
 
-/* How many objects object_get_each() waits for at a time. */
-#define EACH_AT_ONCE 32
-
 static void blocked_init(struct blocked *b, struct waits *above)
 {
 	*b = (struct blocked){ .wait.done = wake_blocked, .wait.above = above };
@@ -161,38 +158,80 @@ int object_get_wait(struct object *o, struct waits *above)
 	return blocked_end(&b, object_get(o, &b.wait));
 }
 
-/* Ends the wait for one of object_get_each(), whose object_get() has returned `r`. */
-static int end_each(struct blocked *b, struct object *o, int r, int error)
+/* ---- many of them ---- */
+
+/* how many objects object_get_each() waits for at a time */
+#define EACH_AT_ONCE 32
+/* so many that failed in a row say that the next one will fail, too */
+#define MAX_IN_ROW 8
+
+struct each {
+	struct blocked ring[EACH_AT_ONCE];
+	int results[EACH_AT_ONCE]; /* of object_get() */
+	int error;		   /* of the first that failed, */
+	char *why;		   /* and its text (failure.h) */
+	unsigned in_row;	   /* so many have failed since one did not */
+	bool got;		   /* one did not */
+	bool over;		   /* the others are not tried */
+};
+
+/* Would the others fail, too, if one has failed so? */
+static bool is_of_all(const struct each *e, int error)
 {
-	/* after a failure the other objects are not needed */
-	if (error < 0 && r == -EINPROGRESS && object_wait_cancel(&b->wait))
+	return error == -ECANCELED || error == -ENOTCONN || error == -EBUSY || error == -ENOMEM ||
+	       error == -ENETUNREACH || (error_is_outage(error) && !e->got) ||
+	       e->in_row == MAX_IN_ROW;
+}
+
+static void count_each(struct each *e, int r)
+{
+	e->got |= r == 0;
+	e->in_row = r == 0 ? 0 : e->in_row + 1;
+	if (r == 0)
+		return;
+	if (e->error == 0) {
+		e->error = r;
+		failure_keep(&e->why);
+	}
+	e->over |= is_of_all(e, r);
+}
+
+static void begin_each(struct each *e, size_t i, struct object *o, struct waits *above)
+{
+	struct blocked *b = &e->ring[i % EACH_AT_ONCE];
+
+	blocked_init(b, above);
+	e->results[i % EACH_AT_ONCE] = object_get(o, &b->wait);
+}
+
+static void end_each(struct each *e, size_t i, struct object *o)
+{
+	struct blocked *b = &e->ring[i % EACH_AT_ONCE];
+	int r = e->results[i % EACH_AT_ONCE];
+
+	if (e->over && r == -EINPROGRESS && object_wait_cancel(&b->wait))
 		r = -ECANCELED;
 	r = blocked_end(b, r);
-	atomic_store(&o->wanted, false);
 	if (r == 0)
 		object_put(o);
-	return error < 0 ? error : r;
+	count_each(e, r);
 }
 
 int object_get_each(struct object *const *list, size_t n, struct waits *above)
 {
-	struct blocked ring[EACH_AT_ONCE];
-	int results[EACH_AT_ONCE], r = 0;
+	struct each e = { .error = 0 };
 	size_t begun = 0;
 
-	for (size_t ended = 0; ended < begun || (ended < n && r == 0); ended++) {
+	for (size_t ended = 0; ended < begun || (ended < n && !e.over); ended++) {
 		/* the first object alone: if none can be fetched, that is logged once */
-		for (; begun < n && begun < ended + (ended ? EACH_AT_ONCE : 1) && r == 0; begun++) {
-			struct blocked *b = &ring[begun % EACH_AT_ONCE];
-
-			blocked_init(b, above);
-			atomic_store(&list[begun]->wanted, atomic_load(&above->object->wanted));
-			results[begun % EACH_AT_ONCE] = object_get(list[begun], &b->wait);
-		}
-		r = end_each(&ring[ended % EACH_AT_ONCE], list[ended],
-			     results[ended % EACH_AT_ONCE], r);
+		for (; begun < n && begun < ended + (ended ? EACH_AT_ONCE : 1) && !e.over; begun++)
+			begin_each(&e, begun, list[begun], above);
+		end_each(&e, ended, list[ended]);
 	}
-	return r;
+	/* the text of a later failure is of another object */
+	failure_set(e.why);
+	free(e.why);
+	return e.error;
 }
 
 /* Nobody has the object open any more: its bytes are kept, unless they are damaged. Lock held. */

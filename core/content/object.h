@@ -212,6 +212,7 @@ struct object_wait {
 	struct carton_observer
 		*observer;   /* or NULL; taken by the attempt that this waiter begins */
 	struct waits *above; /* of the work that waits: bytes move its deadlines on, too; or NULL */
+	bool background;     /* no reader waits: requests give way to others (server.h) */
 	struct object *object;
 	struct waits *waits;
 	uint64_t first, end; /* of a fill of chunks: those that its reader misses */
@@ -249,8 +250,8 @@ int object_get_wait(struct object *o, struct waits *above);
 
 /*
  * Gets each object of `list` once, several at a time, and puts it again, so that late ones learn
- * their sha256. Waits as object_get_wait() for the work of `above`, and in the background if the
- * object of `above` is wanted. 0, or the error of the first that failed.
+ * their sha256. Waits as object_get_wait() for the work of `above`. 0, or the error of the first
+ * that failed: the others are got all the same, unless they would fail, too.
  */
 int object_get_each(struct object *const *list, size_t n, struct waits *above);
 

@@ -6,6 +6,7 @@
 #include "base/util.h"
 #include "cache/cache.h"
 #include "fetch/remote_source.h"
+#include "fetch/server.h"
 #include "content/internal.h"
 
 /* of those that nobody has asked for: how many have a fill at once, how many are in a span, */
@@ -241,7 +242,29 @@ static int note_place(void *span, struct fetch_place *from)
 	return 0;
 }
 
-static int fetch(struct span *s, bool background)
+/* Does no reader wait for it, but perhaps others, or neighbours? Lock held. */
+static bool is_background(const struct span *s)
+{
+	const struct span_wait *w = s->waits;
+
+	while (w && waits_background(w->waits))
+		w = w->next;
+	return !w;
+}
+
+/* A background() of a fetch. */
+static bool background(void *span)
+{
+	struct span *s = span;
+	bool result;
+
+	pthread_mutex_lock(&s->store->runs.lock);
+	result = is_background(s);
+	pthread_mutex_unlock(&s->store->runs.lock);
+	return result;
+}
+
+static int fetch(struct span *s)
 {
 	const struct object_options *options = &s->store->options;
 	struct fetch f = {
@@ -275,9 +298,9 @@ static int fetch(struct span *s, bool background)
 	return r;
 }
 
-static void start(struct span *s, bool background)
+static void start(struct span *s)
 {
-	if (fetch(s, background) < 0)
+	if (fetch(s) < 0)
 		over(s);
 }
 
@@ -396,7 +419,7 @@ bool span_ask(struct span_wait *w)
 	struct object_store *store = w->object->store;
 	struct choice c = { .store = store };
 	struct span *there = NULL;
-	bool wanted = atomic_load(&w->object->wanted);
+	bool raised = false;
 
 	if (!run_takes(w->entry) || is_left(store, w->entry))
 		return false;
@@ -408,8 +431,10 @@ bool span_ask(struct span_wait *w)
 		there = c.mine;
 		there->users++;
 	} else if (c.mine) {
+		raised = !c.begun && is_background(c.mine);
 		w->next = c.mine->waits;
 		c.mine->waits = w;
+		raised = raised && !is_background(c.mine);
 	}
 	pthread_mutex_unlock(&store->runs.lock);
 	if (there) {
@@ -418,8 +443,10 @@ bool span_ask(struct span_wait *w)
 	}
 	for (struct span *s = c.begun, *next; s; s = next) {
 		next = s->later;
-		start(s, wanted || s != c.mine);
+		start(s);
 	}
+	if (raised)
+		servers_look_again(store->options.fetch->servers);
 	return c.mine;
 }
 

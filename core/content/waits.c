@@ -6,6 +6,8 @@
 #include "base/failure.h"
 #include "base/pace.h"
 #include "base/util.h"
+#include "fetch/server.h"
+#include "fetch/version.h"
 #include "content/internal.h"
 
 #define MIN_RATE 1024 /* bytes a second that keep a waiter waiting */
@@ -54,8 +56,49 @@ static void set_deadline(struct waits *l, struct object_wait *w)
 	task_wake_at(&s->clock, w->deadline_ms);
 }
 
+static bool is_background(const struct waits *l);
+
+static bool is_reader(const struct object_wait *w)
+{
+	return !w->background && !(w->above && is_background(w->above));
+}
+
+/* Lock held. */
+static bool is_background(const struct waits *l)
+{
+	const struct object_wait *w = l->first;
+
+	while (w && !is_reader(w))
+		w = w->next;
+	return (l->first && !w) || atomic_load(&l->object->wanted);
+}
+
+bool waits_background(void *waits)
+{
+	struct waits *l = waits;
+	bool background;
+
+	pthread_mutex_lock(&l->object->store->lock);
+	background = is_background(l);
+	pthread_mutex_unlock(&l->object->store->lock);
+	return background;
+}
+
+unsigned waits_readers(const struct waits *l)
+{
+	unsigned n = 0;
+
+	for (const struct object_wait *w = l->first; w; w = w->next)
+		n += is_reader(w);
+	/* one of those who wait is who wants it */
+	return n - MIN(n, (unsigned)atomic_load(&l->object->wanted));
+}
+
 void waits_add(struct waits *l, struct object_wait *w)
 {
+	const struct fetch_options *fetch = l->object->store->options.fetch;
+	bool before = is_background(l);
+
 	w->object = l->object;
 	w->waits = l;
 	w->next = l->first;
@@ -67,6 +110,8 @@ void waits_add(struct waits *l, struct object_wait *w)
 	w->deadline_ms = INT64_MAX;
 	if (waits_are_timed(l->object) || (w->above && waits_are_timed(w->above->object)))
 		set_deadline(l, w);
+	if (fetch && before && !is_background(l))
+		servers_look_again(fetch->servers);
 }
 
 bool waits_renew(struct waits *l, int result)

@@ -44,7 +44,10 @@ bool waits_are_timed(const struct object *o);
 
 /* Lock held: */
 
-/* Adds a waiter, and sets its deadline. */
+/*
+ * Adds a waiter, and sets its deadline. If it is the first that is not in the background, requests
+ * for the work no longer give way to others.
+ */
 void waits_add(struct waits *l, struct object_wait *w);
 
 /*
@@ -57,7 +60,16 @@ bool waits_renew(struct waits *l, int result);
 struct object_wait *waits_take(struct waits *l);
 struct object_wait *waits_take_until(struct waits *l, uint64_t end);
 
+/* How many readers wait, here or for the work that waits here. */
+unsigned waits_readers(const struct waits *l);
+
 /* Not held: */
+
+/*
+ * Does no reader wait for the work now, but others do, in the background? `waits` as below. Somebody
+ * who will certainly open the object later (object_want()) is no reader.
+ */
+bool waits_background(void *waits);
 
 /* Gives `result` to each waiter of a list; below 0, with the text of this thread (failure.h). */
 void waits_end(struct object_wait *list, int result);

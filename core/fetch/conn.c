@@ -165,7 +165,8 @@ static int enter_server(struct fetcher *x, struct conn *c, const char *url)
 		x->deadline_ms = MAX(x->deadline_ms, served + options->timeout_ms);
 	x->at_server.patience_ms = url_patience(x);
 	x->at_server.elsewhere = !url_is_last(x);
-	x->at_server.background = x->f.background || conns_active(x) > 0;
+	x->at_server.background = conns_active(x) > 0 ||
+				  (x->f.background && x->f.background(x->f.arrived_ctx));
 	r = server_enter(o, &x->at_server, x->deadline_ms, &x->slot_ms);
 	if (r == 0)
 		c->server = server_ref(o);

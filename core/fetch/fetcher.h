@@ -75,7 +75,6 @@ struct fetch {
 	uint64_t max;	       /* FETCH_FILE: its size, as the carton says; 0: not known */
 	uint64_t size;	       /* FETCH_PART */
 	uint64_t have;	       /* of a range, so much is in `dest` already */
-	bool background;       /* no reader waits for it: it gives way to others (server.h) */
 	bool whole;	       /* all of a carton, by fetch_run(): show how much there is, too */
 	bool plain;	       /* ask for no content coding, and over one connection */
 	const char *accept;    /* which media types to ask for; or NULL */
@@ -105,7 +104,9 @@ struct fetch {
 	void (*arrived)(void *ctx, uint64_t bytes); /* bytes that came; or NULL */
 	/* FETCH_FILE: as many will come, as a server says; or NULL */
 	void (*announced)(void *ctx, uint64_t bytes);
-	void *arrived_ctx;
+	/* Does no reader wait for it now? Then it gives way to others (server.h). NULL: one does. */
+	bool (*background)(void *ctx);
+	void *arrived_ctx; /* of these three */
 	/*
 	 * FETCH_PART: the first `arrived` bytes are in `dest`. Returns how many of them are right:
 	 * these are not written to again, whatever comes of the others. Or NULL.

@@ -84,10 +84,17 @@ static int fetch_range(struct remote_source *s, struct fetch *f, uint64_t n, voi
 	return cached_ranges_add(s->ranges, data, size, f->off);
 }
 
+/* A background() of fetches. */
+static bool always(void *ctx)
+{
+	(void)ctx;
+	return true;
+}
+
 /* Fetches [off, off + n) unless it is cached. `ret_buf` gets it, unless that is NULL. */
 static int cache_range(struct remote_source *s, uint64_t off, uint64_t n, void *ret_buf)
 {
-	struct fetch f = { .what = FETCH_PART, .off = off, .n = n, .background = true };
+	struct fetch f = { .what = FETCH_PART, .off = off, .n = n, .background = always };
 
 	if (off > s->source.size || n > s->source.size - off)
 		return -ENODATA;
@@ -132,7 +139,7 @@ static ssize_t window_read(struct stream *stream, void *ret_buf, size_t n)
 	if (w->at == w->n && w->off < w->end) {
 		struct fetch f = {
 			.what = FETCH_PART,
-			.background = true,
+			.background = always,
 			.off = w->off,
 			.n = MIN(MAX_PREFETCH, w->end - w->off),
 		};

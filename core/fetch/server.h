@@ -71,6 +71,12 @@ void server_unreached(struct servers *all, const char *url);
 /* How long at least no request may be sent, in ms; 0: now. */
 int64_t server_paused(struct server *s);
 
+/*
+ * A reader waits for what was a background request: all tasks that wait for a server look at
+ * theirs again. NULL-safe.
+ */
+void servers_look_again(struct servers *all);
+
 /* When it last gave a right answer, or a part of one, in now_ms(); 0: never. */
 int64_t server_served(struct server *s);
 

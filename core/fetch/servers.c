@@ -140,3 +140,13 @@ void server_unreached(struct servers *all, const char *url)
 	pthread_mutex_unlock(&all->lock);
 	server_unref(s);
 }
+
+void servers_look_again(struct servers *all)
+{
+	if (!all)
+		return;
+	pthread_mutex_lock(&all->lock);
+	for (struct server *s = all->list; s; s = s->next)
+		queue_wake(&s->queue, true);
+	pthread_mutex_unlock(&all->lock);
+}

@@ -136,8 +136,7 @@ int late_begin(struct carton *c, bool fetch)
 	}
 	if (!late->manifest || !fetch || !can_have_all(c))
 		return 0;
-	object_want(late->manifest);
-	late->wait.done = fetched;
+	late->wait = (struct object_wait){ .done = fetched, .background = true };
 	r = object_get(late->manifest, &late->wait);
 	if (r == 0)
 		object_put(late->manifest);

@@ -5,31 +5,38 @@ import hashlib
 import json
 import os
 import threading
+import urllib.parse
 
 import pytest
 
 from dates import FIRST
-from harness import ctl, eventually
+from harness import ctl, eventually, small_disk
 from hubrepo import NAME, HubServer, Repo, env, files, git_id, model_hash, name_of, settled
 from origin import PRIVATE, LinkedCarton, fault_bytes
 from zipwriter import sha256
 
 SOURCE = 'hf://me/my-model'
 LATE = {'config.json', 'README.md', 'sub/a b/ü.py', '.gitattributes'}
+ORDER = sorted(LATE, key=lambda path: name_of(files(0)[path]))  # in which the background fetches them
 
 
 def status(m):
     return json.loads(m.read('.cartonfs/status.json'))
 
 
+def asked(hub):
+    """The small files that were asked for."""
+    return [urllib.parse.unquote(p).partition('/resolve/')[2].partition('/')[2] for p in hub.resolved()]
+
+
 @contextlib.contextmanager
-def holding(wanted, *free):
-    """A hub that answers for small files, but `free` ones, once the event is set."""
+def holding(wanted, *free, first=None):
+    """A hub that answers for small files, but `free` ones, once the event is set; for the `first` once that one is."""
     go = threading.Event()
 
     def change(path, status, headers, body):
         if '/resolve/' in path and status == 200 and not path.endswith((*free, '.safetensors')):
-            go.wait()
+            (first[1] if first and urllib.parse.unquote(path).endswith(first[0]) else go).wait()
     with HubServer({NAME: Repo(wanted)}, change=change) as hub:
         try:
             yield hub, go
@@ -175,6 +182,79 @@ def test_a_small_file_that_is_another(mount, cache, answer, error):
         hub.change = None
         with mount(SOURCE, *cache.options, env=env(hub)) as m:
             assert settled(m) == model_hash(wanted)
+
+
+@pytest.mark.parametrize('bad', [ORDER[0], ORDER[1]], ids=['the first', 'another'])
+@pytest.mark.parametrize('body', [b'', b'{"a": 2}\n'], ids=['none', 'other bytes'])
+def test_one_bad_file_does_not_stop_the_others(mount, cache, bad, body):
+    """They come in the background. The one is said to who reads MANIFEST, and asked for again, alone."""
+    wanted = files(0)
+
+    def change(path, status, headers, _):
+        if urllib.parse.unquote(path).endswith(bad):
+            return 200 if body else 404, {'ETag': '"x"'}, body
+    with HubServer({NAME: Repo(wanted)}, change=change) as hub:
+        with mount(SOURCE, *cache.options, env=env(hub)) as m:
+            eventually('the others are here', lambda: status(m)['late_files'] == 1)
+            before = len(hub.resolved())
+            assert m.error('MANIFEST') == ('EIO' if body else 'ENOENT') and set(asked(hub)[before:]) == {bad}
+            errors = [line for line in m.log().splitlines() if 'other bytes' in line or 'cannot be read' in line]
+            assert errors and all(f'model/{bad}' in line for line in errors), errors
+            hub.change, before = None, len(hub.resolved())
+            assert sha256(m.read('MANIFEST')) == settled(m) == model_hash(wanted) and asked(hub)[before:] == [bad]
+
+
+def test_a_hub_without_any_of_them(mount, cache):
+    """It is not asked for each of many files."""
+    wanted = {f'{i}.txt': b'%d' % i for i in range(200)}
+
+    def change(path, status, headers, body):
+        if '/resolve/' in path:
+            return 404, {}, b''
+    with HubServer({NAME: Repo(wanted)}, change=change) as hub:
+        with mount(SOURCE, *cache.options, env=env(hub)) as m:
+            assert m.error('MANIFEST') == 'ENOENT'
+            assert len({*asked(hub)}) <= 8 + 2 * 32, 'in a row, and at once, for the background and the reader'
+
+
+@pytest.mark.parametrize('path', ['MANIFEST', f'model/{ORDER[3]}'])
+def test_a_reader_is_served_before_the_background(mount, cache, path):
+    """What the background has asked for, or would, waits for the user's connections; not once somebody reads it."""
+    wanted, begun = files(0), threading.Event()
+    with holding(wanted, ORDER[2], ORDER[3], first=(ORDER[0], begun)) as (hub, go):
+        with mount(SOURCE, *cache.options, '-o', 'connections=1', env=env(hub)) as m:
+            eventually('the background has begun', lambda: asked(hub) == ORDER[:1])
+            held = threading.Thread(target=m.read, args=(f'model/{ORDER[1]}',))
+            held.start()
+            eventually('a reader has the connection', lambda: asked(hub) == ORDER[:2])
+            begun.set()
+            eventually('the background goes on', lambda: status(m)['late_files'] == 3)
+            reader = threading.Thread(target=m.read, args=(path,))
+            reader.start()
+            eventually('what is read is asked for', lambda: {*ORDER[3:], *(ORDER if path == 'MANIFEST' else ())} <= {*asked(hub)})
+            assert path == 'MANIFEST' or ORDER[2] not in asked(hub)
+            go.set()
+            held.join()
+            reader.join()
+            assert settled(m) == model_hash(wanted)
+
+
+def test_a_list_that_cannot_be_kept(work, cache):
+    """Who waits for all hashes needs no list for those who do not."""
+    wanted, full = files(0), threading.Event()
+    with small_disk(work / 'disk', 1) as disk:
+        def change(path, status, headers, body):
+            if '/tree/' in path:
+                with contextlib.suppress(OSError), open(disk / 'full', 'wb', buffering=0) as f:
+                    while f.write(bytes(4096)):
+                        pass
+                full.set()
+            elif '/resolve/' in path and full.is_set():
+                (disk / 'full').unlink(missing_ok=True)
+        with HubServer({NAME: Repo(wanted)}, change=change) as hub:
+            p = ctl('hash', f'--cache-dir={disk}/cache', SOURCE, env=env(hub))
+            assert (p.returncode, p.stdout.strip()) == (0, model_hash(wanted)), p.stderr
+            assert 'the cache cannot keep its list' in p.stderr and 'No space left' in p.stderr, p.stderr
 
 
 def test_only_our_own_lists_say_git(fault, mount, cache, tmp_path):
