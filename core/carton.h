@@ -625,8 +625,8 @@ char *carton_source_label(const char *source, char *ret, size_t n);
 
 /*
  * Returns the file of certificate authorities that the environment (SSL_CERT_FILE and others) names
- * for this source: requests trust these instead of the system's, unless the option cacert is given.
- * Malloc'ed; NULL: the environment names no file, or out of memory.
+ * for this source, and that is read again, unless the option cacert is given. Malloc'ed; NULL: the
+ * environment names none, or directories, which are read when the carton is opened; or no memory.
  */
 char *carton_authorities(const char *source);
 

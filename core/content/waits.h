@@ -66,8 +66,8 @@ unsigned waits_readers(const struct waits *l);
 /* Not held: */
 
 /*
- * Does no reader wait for the work now, but others do, in the background? `waits` as below. Somebody
- * who will certainly open the object later (object_want()) is no reader.
+ * Does no reader wait for the work now, but others do, in the background? `waits` as below. Who
+ * will certainly open the object later (object_want()) is no reader.
  */
 bool waits_background(void *waits);
 

@@ -1,41 +1,280 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The file of authorities that the user's environment names in place of the system's. */
+/*
+ * The authorities that the user's environment names. A file is read whenever libcurl needs it. What
+ * is in directories is read here, once: a confined process could not follow their symlinks, and
+ * libcurl would look only for names that are hashes, where other programs take all files.
+ */
+#include <dirent.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/digest.h"
 #include "http/internal.h"
+
+/* bytes of a file of a directory, files of it, and certificates together */
+#define MAX_ONE (4 * MIB)
+#define MAX_FILES 10000
+#define MAX_ALL (16 * MIB)
+
+/* ---- the certificates of a file ---- */
+
+/*
+ * Is the text between the lines of a PEM block an element of DER? libcurl takes all blocks or none,
+ * so a broken one must not be among them.
+ */
+static bool is_der(const char *text, size_t n)
+{
+	char *copy = malloc(n + 1);
+	const uint8_t *der = (const uint8_t *)copy;
+	size_t len = 0, lead;
+	ssize_t size;
+	bool ok;
+
+	for (size_t i = 0; copy && i < n; i++)
+		if (!strchr(" \t\r\n", text[i]))
+			copy[len++] = text[i];
+	size = copy ? base64_decode(copy, len) : -ENOMEM;
+	/* a SEQUENCE, whose length takes one to three bytes */
+	ok = size > 4 && der[0] == 0x30 && der[1] > 0x80 && der[1] <= 0x83;
+	lead = ok ? der[1] & 0x7f : 0;
+	len = 0;
+	for (size_t i = 0; i < lead; i++)
+		len = len << 8 | der[2 + i];
+	free(copy);
+	return ok && 2 + lead + len <= (size_t)size;
+}
+
+/* The end of the block that begins at `text`; NULL: it has none. *ret_good: it can be used. */
+static const char *block_end(const char *text, bool *ret_good)
+{
+	static const char *const labels[] = { "CERTIFICATE", "X509 CERTIFICATE",
+					      "TRUSTED CERTIFICATE" };
+	const char *label = text + strlen("-----BEGIN "), *body = strstr(label, "-----");
+	size_t n = body ? (size_t)(body - label) : 0;
+	const char *end = body ? strstr(body, "\n-----END ") : NULL;
+
+	*ret_good = false;
+	if (!end)
+		return NULL;
+	body += strlen("-----");
+	for (size_t i = 0; i < ARRAY_SIZE(labels); i++)
+		*ret_good |= n == strlen(labels[i]) && memcmp(label, labels[i], n) == 0;
+	*ret_good = *ret_good && end >= body && is_der(body, (size_t)(end - body));
+	label = end + strlen("\n-----END ");
+	end = strstr(label, "-----");
+	return end ? end + strlen("-----") : NULL;
+}
+
+/* Adds the certificates of a text, which may have keys and comments, too. */
+static int add_certificates(const char *text, struct buf *ret)
+{
+	int r = 0;
+
+	while (r == 0 && (text = strstr(text, "-----BEGIN "))) {
+		bool good;
+		const char *end = block_end(text, &good);
+
+		if (!end)
+			break;
+		if (good)
+			r = buf_add(ret, text, (size_t)(end - text));
+		if (good && r == 0)
+			r = buf_addc(ret, '\n');
+		text = end;
+	}
+	return r;
+}
+
+/* Adds those of a regular file; it may have none. */
+static int add_file(int dir, const char *name, struct buf *ret)
+{
+	int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	int r = fd < 0 ? -errno : 0;
+	char *text = NULL;
+	struct stat st;
+
+	if (r == 0 && (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)))
+		r = S_ISDIR(st.st_mode) ? -EISDIR : -EINVAL;
+	if (r == 0 && st.st_size > (off_t)MAX_ONE)
+		r = -EFBIG;
+	if (r == 0 && !(text = malloc((size_t)st.st_size + 1)))
+		r = -ENOMEM;
+	if (r == 0)
+		r = pread_full(fd, text, (size_t)st.st_size, 0);
+	if (r == 0) {
+		text[st.st_size] = '\0';
+		r = add_certificates(text, ret);
+	}
+	free(text);
+	fd_close(fd);
+	return r;
+}
+
+/* ---- directories ---- */
+
+/* Is it a symlink to another name of the directory? c_rehash(1) makes one for each certificate. */
+static bool is_link_beside(int dir, const char *name)
+{
+	char to[256];
+	ssize_t n = readlinkat(dir, name, to, sizeof(to));
+
+	return n > 0 && n < (ssize_t)sizeof(to) && !memchr(to, '/', (size_t)n) && to[0] != '.';
+}
+
+/* Adds what can be read in a directory. */
+static int add_directory(const char *path, struct buf *ret)
+{
+	DIR *dir = opendir(path);
+	struct dirent *d;
+	size_t n = 0;
+	int r = dir ? 0 : -errno;
+
+	while (r == 0 && (d = readdir(dir))) {
+		if (d->d_name[0] == '.' || is_link_beside(dirfd(dir), d->d_name))
+			continue;
+		r = ++n > MAX_FILES ? -EFBIG : add_file(dirfd(dir), d->d_name, ret);
+		/* what cannot be read, or is no such file, is left out */
+		if (r != -ENOMEM && n <= MAX_FILES)
+			r = ret->error;
+	}
+	if (dir)
+		closedir(dir);
+	return r;
+}
+
+/* Adds those of a list with colons. What cannot be read is left out; -ENODATA: that is all. */
+static int add_directories(const char *list, struct buf *ret)
+{
+	int r = 0;
+
+	for (size_t n; *list && r == 0; list += n + (list[n] == ':')) {
+		char *path;
+
+		n = strcspn(list, ":");
+		path = strndup(list, n);
+		r = path ? add_directory(path, ret) : -ENOMEM;
+		r = r == -ENOMEM || r == -EFBIG ? r : 0;
+		free(path);
+	}
+	return r == 0 && ret->len == 0 ? -ENODATA : r;
+}
+
+/* ---- the environment ---- */
+
+/* What it says. */
+struct named {
+	const char *variable;
+	const char *file;	 /* or NULL */
+	const char *directory;	 /* or NULL */
+	const char *directories; /* a list with colons; or NULL */
+};
 
 /* The value of a variable of the environment; NULL: it is not set, or empty. */
 static const char *value_of(const char *name)
 {
-	const char *value = getenv(name);
+	const char *value = name ? getenv(name) : NULL;
 
 	return value && *value ? value : NULL;
 }
 
-int http_bundle(const char *source, char **ret, const char **ret_variable)
+static bool find_in(const char *name, struct named *ret)
+{
+	struct stat st;
+
+	*ret = (struct named){ .variable = name, .file = value_of(name) };
+	if (name && strcmp(name, "SSL_CERT_FILE") == 0) {
+		ret->directories = value_of("SSL_CERT_DIR");
+		if (!ret->file)
+			ret->variable = "SSL_CERT_DIR";
+	} else if (ret->file && stat(ret->file, &st) == 0 && S_ISDIR(st.st_mode)) {
+		ret->directory = ret->file;
+		ret->file = NULL;
+	}
+	return ret->file || ret->directory || ret->directories;
+}
+
+static bool find(const char *source, struct named *ret)
 {
 	static const char *const common[] = { "CURL_CA_BUNDLE", "SSL_CERT_FILE",
 					      "REQUESTS_CA_BUNDLE" };
 	const struct scheme *scheme = scheme_of(source);
-	const char *name = scheme ? scheme->bundle : NULL, *value = name ? value_of(name) : NULL;
+	bool found = find_in(scheme ? scheme->bundle : NULL, ret);
+
+	for (size_t i = 0; !found && i < ARRAY_SIZE(common); i++)
+		found = find_in(common[i], ret);
+	return found;
+}
+
+/* It is read again after the process has left its directory. */
+static int absolute(const char *path, char **ret)
+{
 	char *here = NULL;
 	int n;
 
-	for (size_t i = 0; !value && i < ARRAY_SIZE(common); i++) {
-		name = common[i];
-		value = value_of(name);
-	}
-	if (!value)
-		return 0;
-	/* it is read again after the process has left its directory */
-	if (*value != '/' && !(here = getcwd(NULL, 0)))
+	if (*path != '/' && !(here = getcwd(NULL, 0)))
 		return -errno;
-	n = asprintf(ret, "%s%s%s", here ? here : "", here ? "/" : "", value);
+	n = asprintf(ret, "%s%s%s", here ? here : "", here ? "/" : "", path);
 	free(here);
 	if (n < 0)
 		*ret = NULL;
-	*ret_variable = name;
 	return n < 0 ? -ENOMEM : 0;
+}
+
+/* Failures are logged. */
+static int read_all(const struct named *named, struct buf *ret)
+{
+	const char *at = named->file ? named->file : named->directory;
+	int r = named->file ? add_file(AT_FDCWD, named->file, ret) : 0;
+
+	if (r == 0 && named->directory)
+		r = add_directory(named->directory, ret);
+	if (r == 0 && at && ret->len == 0)
+		r = -ENODATA;
+	if (r == 0 && named->directories) {
+		at = named->directories;
+		r = add_directories(at, ret);
+		/* as for others who know this variable, the system's authorities do not depend on it */
+		if (r == -ENODATA) {
+			carton_log(CARTON_LOG_WARNING, at,
+				   "SSL_CERT_DIR has no certificate that can be read");
+			r = 0;
+		}
+	}
+	return r < 0 ? log_error(r, at, HTTP_BUNDLE_UNREAD, ", which is named by ", named->variable,
+				 r == -ENODATA ? "it has no certificate" : strerror(-r)) :
+		       0;
+}
+
+int http_bundle(const char *source, struct http_bundle *ret)
+{
+	struct named named;
+
+	*ret = (struct http_bundle){ .text = buf_init(MAX_ALL) };
+	if (!find(source, &named))
+		return 0;
+	ret->variable = named.variable;
+	/* OpenSSL has two variables, each in place of one of its two defaults */
+	ret->only = strcmp(named.variable, "SSL_CERT_DIR") != 0 &&
+		    (strcmp(named.variable, "SSL_CERT_FILE") != 0 || named.directories);
+	if (named.file && !named.directories)
+		return absolute(named.file, &ret->file);
+	return read_all(&named, &ret->text);
+}
+
+int http_bundle_file(const char *source, char **ret)
+{
+	struct named named;
+
+	if (!find(source, &named) || !named.file || named.directories)
+		return 0;
+	return absolute(named.file, ret);
+}
+
+void http_bundle_finish(struct http_bundle *b)
+{
+	free(b->file);
+	buf_finish(&b->text);
 }

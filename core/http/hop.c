@@ -301,6 +301,21 @@ static int set_name(struct http_stream *s)
 	return r;
 }
 
+static int set_authorities(const struct http *http, CURL *e)
+{
+	struct curl_blob text = { http->authorities.data, http->authorities.len, CURL_BLOB_NOCOPY };
+	int r = 0;
+
+	if (http->cacert)
+		r |= (int)curl_easy_setopt(e, CURLOPT_CAINFO, http->cacert);
+	else if (text.len > 0)
+		r |= (int)curl_easy_setopt(e, CURLOPT_CAINFO_BLOB, &text);
+	/* the system's are in a directory, too */
+	if (http->no_system)
+		r |= (int)curl_easy_setopt(e, CURLOPT_CAPATH, NULL);
+	return r;
+}
+
 static int set_connection(struct http_stream *s, const char *proxy)
 {
 	struct http *http = s->http;
@@ -319,8 +334,7 @@ static int set_connection(struct http_stream *s, const char *proxy)
 	r |= (int)curl_easy_setopt(e, CURLOPT_FRESH_CONNECT, (long)s->new_connection);
 	r |= (int)curl_easy_setopt(e, CURLOPT_SSL_VERIFYPEER, 1L);
 	r |= (int)curl_easy_setopt(e, CURLOPT_SSL_VERIFYHOST, 2L);
-	if (http->cacert)
-		r |= (int)curl_easy_setopt(e, CURLOPT_CAINFO, http->cacert);
+	r |= set_authorities(http, e);
 	/* Set explicitly, so that libcurl and http_proxy_for() cannot disagree. */
 	r |= (int)curl_easy_setopt(e, CURLOPT_PROXY, proxy ? proxy : "");
 	r |= (int)curl_easy_setopt(e, CURLOPT_NOPROXY, "");

@@ -43,21 +43,36 @@ static int set_source(struct http *http, const char *url)
 	return r;
 }
 
-static int set_cacert(struct http *http, const struct http_options *o)
+static int set_cacert(struct http *http, const char *file, const char *from)
 {
-	int fd = open(o->cacert, O_RDONLY | O_CLOEXEC), r = fd < 0 ? -errno : 0;
-	const char *from = o->cacert_from;
+	int fd = open(file, O_RDONLY | O_CLOEXEC), r = fd < 0 ? -errno : 0;
 	struct stat st;
 
 	if (r == 0 && fstat(fd, &st) == 0 && S_ISDIR(st.st_mode))
 		r = -EISDIR;
 	fd_close(fd);
 	if (r < 0)
-		return log_error(
-			r, o->cacert, "the file of trusted authorities%s%s cannot be read: %s",
-			from ? ", which is named by " : "", from ? from : "", strerror(-r));
-	http->cacert = strdup(o->cacert);
+		return log_error(r, file, HTTP_BUNDLE_UNREAD, from ? ", which is named by " : "",
+				 from ? from : "", strerror(-r));
+	http->cacert = strdup(file);
 	return http->cacert ? 0 : -ENOMEM;
+}
+
+static int set_authorities(struct http *http, const struct http_options *o)
+{
+	const struct http_bundle *b = o->bundle;
+
+	if (o->cacert) {
+		http->no_system = true;
+		return set_cacert(http, o->cacert, NULL);
+	}
+	if (!b)
+		return 0;
+	http->no_system = b->only;
+	if (b->file)
+		return set_cacert(http, b->file, b->variable);
+	http->authorities = buf_init(b->text.len);
+	return b->text.len > 0 ? buf_add(&http->authorities, b->text.data, b->text.len) : 0;
 }
 
 static int set_options(struct http *http, const struct http_options *o)
@@ -82,8 +97,8 @@ static int set_options(struct http *http, const struct http_options *o)
 		r = http_secrets_load(http, o->header_file);
 	else if (r == 0 && login && login->header && !login->host)
 		r = http_secrets_add(http, login->header);
-	if (r == 0 && o->cacert)
-		r = set_cacert(http, o);
+	if (r == 0)
+		r = set_authorities(http, o);
 	return r < 0 ? r : http_proxies_load(&http->proxies);
 }
 
@@ -171,6 +186,7 @@ void http_free(struct http *http)
 	free(http->source_url);
 	http_proxies_finish(&http->proxies);
 	free(http->cacert);
+	buf_finish(&http->authorities);
 	pthread_mutex_destroy(&http->lock);
 	pthread_mutex_destroy(&http->secrets);
 	free(http);

@@ -50,6 +50,7 @@
 #include <sys/types.h>
 
 #include "base/limits.h"
+#include "base/util.h"
 
 struct budget;
 struct http;
@@ -60,6 +61,14 @@ struct registries;
 struct scheme;
 struct sockaddr;
 
+/* Certificate authorities to trust. Zeroed: the system's. */
+struct http_bundle {
+	char *file;	      /* a PEM file, which is read for each connection; or NULL */
+	struct buf text;      /* or what was read: certificates in PEM; else empty */
+	const char *variable; /* of the environment, that names them; or NULL */
+	bool only;	      /* and not the system's, too */
+};
+
 /* All strings are copied; what else it points to outlives it. Zero and NULL are the defaults. */
 struct http_options {
 	long name_timeout_ms;	 /* the lookup of the name; default 300,000 */
@@ -68,8 +77,8 @@ struct http_options {
 	long stall_rate;	 /* with -ETIMEDOUT; defaults 10,000 and 1024 bytes/s */
 	bool private_links;	 /* let LINKS and redirects reach private addresses */
 	bool requester_pays;	 /* requests to S3 say that the requester pays */
-	const char *cacert;	 /* PEM file of the authorities to trust instead, */
-	const char *cacert_from; /* and the variable of the environment that names it; or NULL */
+	const char *cacert;	 /* PEM file of the authorities to trust instead; or NULL: */
+	const struct http_bundle *bundle; /* those that the environment names; or NULL */
 	const char *header_file; /* lines `Name: value`, for the origin of source_url only */
 	const char *source_url;	 /* what the user typed; NULL: nothing gets credentials */
 	struct login *logins;	 /* of the user (scheme.h) */
@@ -88,10 +97,15 @@ struct http_options {
 int http_prepare(void);
 
 /*
- * The absolute path, malloc'ed, of the file of authorities that the environment names for requests
- * to that source, and the name of the variable. Neither is set if there is none. 0 or -errno.
+ * The authorities that the environment names for requests to that source. The path of a file is
+ * absolute. Directories are read, so it is called before the process is confined. 0 or -errno,
+ * logged but for -ENOMEM.
  */
-int http_bundle(const char *source, char **ret, const char **ret_variable);
+int http_bundle(const char *source, struct http_bundle *ret);
+void http_bundle_finish(struct http_bundle *b);
+
+/* The file of these, malloc'ed; not set: there is none, or it was read by http_bundle(). */
+int http_bundle_file(const char *source, char **ret);
 
 /*
  * Reads the header file and the proxy variables and starts the threads (so after any fork). Logs

@@ -28,6 +28,9 @@ enum http_action {
 /* One thread decrypts about 5 Gbit/s. More than four decrypt faster than content is hashed. */
 #define HTTP_MAX_THREADS 4
 
+/* the format of a log line: twice text or "", and why not */
+#define HTTP_BUNDLE_UNREAD "the file of trusted authorities%s%s cannot be read: %s"
+
 #define HTTP_STALL_SAMPLES 11 /* ten intervals */
 
 /* CPU time that one transfer may take in one call of libcurl; 16 MiB of TLS take some 10 ms. */
@@ -62,7 +65,9 @@ struct http {
 	long name_timeout_ms, connect_timeout_ms, stall_ms, stall_rate;
 	struct budget *budget;
 	bool private_links, requester_pays;
-	char *cacert;
+	char *cacert;		   /* a PEM file; or NULL */
+	struct buf authorities;	   /* a PEM text in its place; or empty */
+	bool no_system;		   /* and the system's authorities are not trusted */
 	struct http_target source; /* the URL that the user typed, */
 	char *source_url;	   /* or this, if requests for it need a login; else NULL */
 	bool source_is_registry;   /* it is oci://, so that http may replace https */

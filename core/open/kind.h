@@ -18,6 +18,7 @@
 #include "archive/dir.h"
 #include "cache/key.h"
 #include "carton/opened.h"
+#include "http/http.h"
 #include "http/oci.h"
 #include "import/lister.h"
 #include "open/hub_cache.h"
@@ -50,13 +51,12 @@ struct carton_source {
 	const struct carton_pack_options *pack; /* what is made of it; NULL: nothing */
 
 	/* What begin() leaves for later. */
-	char *url;    /* that it is asked for; NULL: it is no URL */
-	char *hub;    /* of no URL: what LINKS has there is asked for with the user's token */
-	char *bundle; /* the file of authorities that the environment names; or NULL */
-	const char *bundle_from; /* the variable that names it */
-	int fd;			 /* of the file or directory, until entries() takes it; else -1 */
-	struct stat st;		 /* of that */
-	struct oci_place place;	 /* of oci:// */
+	char *url; /* that it is asked for; NULL: it is no URL */
+	char *hub; /* of no URL: what LINKS has there is asked for with the user's token */
+	struct http_bundle bundle; /* the authorities that the environment names */
+	int fd;			   /* of the file or directory, until entries() takes it; else -1 */
+	struct stat st;		   /* of that */
+	struct oci_place place;	   /* of oci:// */
 	struct repository repository;
 	struct hub_cache hub_cache;
 	struct signature signature;

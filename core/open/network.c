@@ -12,8 +12,8 @@ int open_network(const struct carton_source *s)
 	struct http_options http = {
 		.private_links = options->private_links,
 		.requester_pays = options->requester_pays,
-		.cacert = options->cacert ? options->cacert : s->bundle,
-		.cacert_from = options->cacert ? NULL : s->bundle_from,
+		.cacert = options->cacert,
+		.bundle = &s->bundle,
 		.header_file = options->header_file,
 		.source_url = s->url ? s->url : s->hub,
 		.source_scheme = s->url ? scheme_of(s->name) : &hf_scheme,

@@ -136,7 +136,8 @@ static int confine(struct carton_source *s)
 	struct carton_paths paths = {
 		.source = s->reads,
 		.cache = c->cache ? cache_directory(c->cache) : NULL,
-		.files = { options->cacert ? options->cacert : s->bundle, options->header_file },
+		.files = { options->cacert ? options->cacert : s->bundle.file,
+			   options->header_file },
 		.mirrors = mirrors_directories(c->mirrors),
 		.network = !options->offline,
 		.key = source_key_path(s),
@@ -332,13 +333,13 @@ static int open_source(struct carton_source *s, enum opening how)
 	if (r == 0)
 		r = check_pins(s);
 	if (r == 0 && !options->offline && !options->cacert)
-		r = http_bundle(s->name, &s->bundle, &s->bundle_from);
+		r = http_bundle(s->name, &s->bundle);
 	if (r == 0)
 		r = open_parts(s, how);
 	fd_close(s->fd);
 	free(s->url);
 	free(s->hub);
-	free(s->bundle);
+	http_bundle_finish(&s->bundle);
 	hub_cache_finish(&s->hub_cache);
 	source_key_finish(s);
 	signature_finish(s);
@@ -476,10 +477,9 @@ bool carton_has_room(struct carton *c, uint64_t bytes)
 
 char *carton_authorities(const char *source)
 {
-	const char *variable;
 	char *path = NULL;
 
-	return http_bundle(source, &path, &variable) == 0 ? path : NULL;
+	return http_bundle_file(source, &path) == 0 ? path : NULL;
 }
 
 char *carton_source_label(const char *source, char *ret, size_t n)

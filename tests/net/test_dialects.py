@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from harness import ctl
+from harness import CARTONCTL, ctl, run
 from origin import MIB, PRIVATE, LinkedCarton, fault_bytes, lines_of, nginx_at
 from rawhttp import Raw, head, right
 from served import Handler, Served
@@ -261,6 +261,77 @@ def test_authorities_that_are_not_there(cache, secure, path):
     """No others are trusted in their place, and it is said which variable is meant."""
     p = ctl('hash', cache.flag, secure, env={'SSL_CERT_FILE': path})
     assert p.returncode == 1 and 'named by SSL_CERT_FILE cannot be read' in p.stderr, p.stderr
+
+
+@pytest.fixture(scope='module')
+def authorities(session_dir, certificate):
+    """Directories of certificates: `good` of ours, by a name that is no hash; `other` of another; `none` of no use."""
+    at = session_dir / 'authorities'
+    for name in 'good', 'other', 'none':
+        (at / name / 'directory').mkdir(parents=True)
+        os.mkfifo(at / name / 'fifo')
+        (at / name / 'dangling.pem').symlink_to('nowhere')
+    outside = session_dir / 'outside.pem'
+    outside.write_text(f'A comment.\n{certificate[1].read_text()}{certificate[0].read_text()}')
+    (at / 'good/link.crt').symlink_to(outside)
+    (at / 'good/12345678.0').symlink_to('link.crt')
+    block = '-----BEGIN CERTIFICATE-----\n%s\n-----END CERTIFICATE-----\n'
+    (at / 'none/broken.pem').write_text(block % 'AAAA' + block % 'no base64' + block % 'MIIB' + '-----BEGIN CERTIFICATE-----')
+    (at / 'none/key.pem').write_text(certificate[1].read_text())
+    (at / 'good/broken.pem').write_text((at / 'none/broken.pem').read_text())
+    p = run('openssl', 'req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes', '-days', '2',
+            '-subj', '/CN=other', '-keyout', '/dev/null', '-out', at / 'other/other.pem')
+    assert p.returncode == 0, p.stderr
+    return at
+
+
+@pytest.mark.parametrize('env', [
+    {'SSL_CERT_DIR': '{at}/good'}, {'SSL_CERT_DIR': '/none::{at}/none:{at}/good'}, {'CURL_CA_BUNDLE': '{at}/good'},
+    {'REQUESTS_CA_BUNDLE': '{at}/good', 'AWS_CA_BUNDLE': '/none'}, {'SSL_CERT_FILE': '{at}/other/other.pem', 'SSL_CERT_DIR': '{at}/good'},
+    {'SSL_CERT_FILE': '{at}/good/link.crt', 'SSL_CERT_DIR': '{at}/none'}, {'SSL_CERT_DIR': '{at}/good', 'REQUESTS_CA_BUNDLE': '/none'}],
+    ids=lambda env: ','.join(f'{k}={v.replace("{at}/", "")}' for k, v in env.items()))
+def test_directories_of_authorities(cache, secure, authorities, env):
+    """OpenSSL's variable has a list of them, those of requests may name one; what is no certificate does not matter."""
+    p = ctl('cat', cache.flag, secure, 'model/x', text=False, env={k: v.format(at=authorities) for k, v in env.items()})
+    assert p.returncode == 0 and p.stdout == X, p.stderr
+
+
+@pytest.mark.parametrize('env, says', [
+    ({'REQUESTS_CA_BUNDLE': '{at}/none'}, 'named by REQUESTS_CA_BUNDLE cannot be read: it has no certificate'),
+    ({'REQUESTS_CA_BUNDLE': '{at}/other'}, 'no CA that is known here'), ({'SSL_CERT_DIR': '{at}/other'}, 'no CA that is known here'),
+    ({'SSL_CERT_DIR': '/none:{at}/none'}, 'SSL_CERT_DIR has no certificate that can be read'),
+    ({'SSL_CERT_FILE': '/none', 'SSL_CERT_DIR': '{at}/good'}, 'named by SSL_CERT_FILE cannot be read: No such file')],
+    ids=['no certificate', 'another', 'another of a list', 'no certificate of a list', 'no file'])
+def test_directories_without_the_authority(cache, secure, authorities, env, says):
+    p = ctl('hash', cache.flag, secure, env={k: v.format(at=authorities) for k, v in env.items()})
+    assert p.returncode and says in p.stderr, p.stderr
+
+
+def test_directories_of_a_mount(mount, cache, secure, authorities):
+    """Read before the daemon is confined and has left the directory in which the name was right."""
+    with mount(secure, *cache.options, env={'SSL_CERT_DIR': os.path.relpath(authorities / 'good')}) as m:
+        assert m.read('model/x') == X
+
+
+@pytest.mark.parametrize('how, trusted', [
+    ({}, True), ({'SSL_CERT_FILE': 'other/other.pem'}, True), ({'SSL_CERT_DIR': 'other'}, True),
+    ({'SSL_CERT_FILE': 'other/other.pem', 'SSL_CERT_DIR': 'other'}, False), ({'CURL_CA_BUNDLE': 'other/other.pem'}, False),
+    ({'REQUESTS_CA_BUNDLE': 'other'}, False), ({'--cacert': 'other/other.pem'}, False)],
+    ids=['the system', 'file', 'directory', 'file and directory', 'bundle', 'directory of requests', 'option'])
+def test_the_authorities_of_the_system(cache, secure, certificate, authorities, tmp_path, how, trusted):
+    """The option and others' bundles take their place; OpenSSL's two variables each that of the file or the directory."""
+    script = """
+    mount --bind "$1" /etc/ssl/certs
+    shift
+    exec "$@"
+    """
+    (tmp_path / 'ca.pem').write_text(certificate[0].read_text())
+    assert run('openssl', 'rehash', tmp_path).returncode == 0
+    (tmp_path / 'ca-certificates.crt').write_text(certificate[0].read_text())
+    env = {k: str(authorities / v) for k, v in how.items() if '-' not in k}
+    p = run('unshare', '--mount', 'sh', '-ec', script, 'sh', tmp_path, CARTONCTL, 'hash', cache.flag,
+            *(f'{k}={authorities / v}' for k, v in how.items() if '-' in k), secure, env=env)
+    assert (p.returncode == 0) == trusted and ('no CA that is known here' in p.stderr) != trusted, p.stderr
 
 
 class Tunnels(Handler):
