@@ -120,7 +120,7 @@
 #define MAX_UNPACKED_RATIO 1100		  /* gzip cannot pass 1032; see MAX_UNPACKED_START */
 #define MAX_UNPACKED_START (64 * MIB)	  /* bytes that the smallest layer may unpack to */
 #define MAX_OTHERS 8			  /* other repositories that may have the same files */
-#define MAX_ATTACHED (1024 * MIB)	  /* bytes of all signatures of an artifact, and their lists */
+#define MAX_ATTACHED (1024 * MIB)	  /* bytes of all signatures of an artifact, with lists */
 #define ATTACHED_COST (32 * KIB)	  /* as much of that is an answer at least */
 #define ATTACHED_TIMEOUTS 10		  /* they are looked for as long as so many timeouts */
 
