@@ -142,6 +142,8 @@ int manifest_parse(char *text, size_t size, struct budget *budget, struct manife
 	r = n > MAX_ENTRIES ? log_error(-EFBIG, "MANIFEST", "has more than %d lines", MAX_ENTRIES) :
 			      budget_take(budget, 2 * n * sizeof(*m->lines));
 	if (r == 0) {
+		m->budget = budget;
+		m->taken = 2 * n * sizeof(*m->lines);
 		m->lines = calloc(n + 1, sizeof(*m->lines));
 		r = m->lines ? sha256_mem(text, size, m->model_hash) : -ENOMEM;
 	}
@@ -210,6 +212,7 @@ void manifest_free(struct manifest *m)
 {
 	if (!m)
 		return;
+	budget_give(m->budget, m->taken);
 	free(m->lines);
 	free(m->text);
 	free(m);

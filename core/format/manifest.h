@@ -29,6 +29,8 @@ struct manifest {
 	bool no_final_newline;
 	size_t left_out; /* as many lines are behind the n, also sorted: they are not signed */
 	bool unhashed;	 /* of a carton that is to be packed: the hashes only name files */
+	struct budget *budget; /* counts the lines until manifest_free(); or NULL */
+	uint64_t taken;
 };
 
 /*

@@ -6,6 +6,7 @@
  */
 #include "archive/container.h"
 #include "archive/zip.h"
+#include "base/budget.h"
 #include "base/source.h"
 #include "format/manifest.h"
 #include "import/internal.h"
@@ -69,16 +70,25 @@ static int read_lists(struct listing *l, struct container *zip)
 	struct buf manifest = { 0 }, links_text = { 0 };
 	struct links *links = NULL;
 	struct manifest *m = NULL;
+	uint64_t taken = 0;
 	int r = read_text(zip, "carton.toml", MAX_CARTON_TOML, &l->carton_toml);
 
 	if (r == 0)
 		r = read_text(zip, "LINKS", MAX_LINKS_FILE, &links_text);
 	if (r == 0)
-		r = links_parse(links_text.data, links_text.len, NULL, &links);
+		r = budget_take(l->budget, LINKS_EXPANSION * links_text.len);
+	if (r == 0) {
+		taken = LINKS_EXPANSION * links_text.len;
+		r = links_parse(links_text.data, links_text.len, l->budget, &links);
+	}
+	/* a file without its link would be taken for an empty one */
+	if (r == 0 && *links->error.text)
+		r = log_error(-EFBIG, l->name, "the list of its files cannot be read: %s",
+			      links->error.text);
 	if (r == 0 || r == -ENOENT)
 		r = read_text(zip, "MANIFEST", MAX_MANIFEST, &manifest);
 	if (r == 0)
-		r = manifest_parse(manifest.data, manifest.len, NULL, &m);
+		r = manifest_parse(manifest.data, manifest.len, l->budget, &m);
 	else
 		buf_finish(&manifest);
 	links_of_user(links);
@@ -86,6 +96,7 @@ static int read_lists(struct listing *l, struct container *zip)
 		r = add_all(l, m, links);
 	manifest_free(m);
 	links_free(links);
+	budget_give(l->budget, taken);
 	buf_finish(&links_text);
 	return r;
 }
@@ -108,7 +119,8 @@ int import_again(const struct import *im, struct listing *l)
 	if (r == 0)
 		r = read_lists(l, zip);
 	container_close(zip);
-	if (r == 0 || r == -ENOMEM)
+	/* the list of the hub would take as much memory */
+	if (r == 0 || r == -ENOMEM || r == -EFBIG)
 		return r;
 	/* the late carton is of no use: the caller asks the hub for the list */
 	l->n = 0;

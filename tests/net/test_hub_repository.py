@@ -267,6 +267,27 @@ def test_memory(cache):
         assert p.returncode == 0, p.stderr
 
 
+def test_memory_of_a_kept_list(cache):
+    """
+    The list of a late carton counts, too, when the whole carton is made of it. However little memory there is: a file whose
+    link is not read any more does not become an empty one.
+    """
+    wanted = {f'{i:05}-{"x" * 60}': b'%d' % i for i in range(2000)}
+    repo, refused = Repo(wanted), []
+    repo.is_large = lambda path: True
+    with HubServer({NAME: repo}) as hub:
+        known = env(hub)
+        assert ctl('ls', cache.flag, 'hf://me/my-model', env=known).returncode == 0
+    for memory in range(4000, 8200, 300):
+        p = ctl('hash', '--offline', cache.flag, f'--memory={memory}K', 'hf://me/my-model', env=known)
+        if p.returncode == 0:
+            assert p.stdout.split()[0] == model_hash(wanted)
+            continue
+        assert p.returncode == 1 and 'takes at least' in p.stderr, p.stderr
+        refused.append('the list of its files cannot be read' in p.stderr)
+    assert p.returncode == 0 and True in refused
+
+
 SMALL = {'config.json': b'{}', 'model.safetensors': bytes(3000)}
 
 

@@ -50,6 +50,27 @@ static void test_lines(void **state)
 	manifest_free(NULL);
 }
 
+/* The budget has again what was counted for the lines, also of a MANIFEST that is refused. */
+static void test_budget(void **state)
+{
+	static const char *const texts[] = { "a=" HA "\nb=" HA "\n", "a=" HA "\na=" HA "\n" };
+	struct manifest *m;
+	struct budget b;
+
+	(void)state;
+	budget_init(&b, MIB);
+	for (int i = 0; i < 2; i++) {
+		char *text = must(strdup(texts[i]));
+		int r = manifest_parse(text, strlen(texts[i]), &b, &m);
+
+		assert_int_equal(r, i == 0 ? 0 : -EBADMSG);
+		assert_true((budget_left(&b) < MIB) == (r == 0));
+		if (r == 0)
+			manifest_free(m);
+		assert_int_equal(budget_left(&b), MIB);
+	}
+}
+
 static void test_empty(void **state)
 {
 	struct manifest *m;
@@ -229,10 +250,11 @@ static void test_entries(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_lines),	  cmocka_unit_test(test_empty),
-		cmocka_unit_test(test_form),	  cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_nul),	  cmocka_unit_test(test_reported),
-		cmocka_unit_test(test_long_path), cmocka_unit_test(test_entries),
+		cmocka_unit_test(test_budget),	 cmocka_unit_test(test_lines),
+		cmocka_unit_test(test_empty),	 cmocka_unit_test(test_form),
+		cmocka_unit_test(test_refused),	 cmocka_unit_test(test_nul),
+		cmocka_unit_test(test_reported), cmocka_unit_test(test_long_path),
+		cmocka_unit_test(test_entries),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
