@@ -18,7 +18,8 @@
 /*
  * Sends a GET of `url`. Puts the answer, at most MAX_LISTING_PAGE bytes, into a zeroed buf, and the
  * URL of the next page, or "", into ret_next. The budget counts the memory for reading the answer
- * until import_forget(), or until import_uncount(), after which the caller counts and frees it. 0; or as fetch_run(), logged, and the buf is empty.
+ * until import_forget(), or until import_uncount(), after which the caller counts and frees it. 0;
+ * or as fetch_run(), logged, and the buf is empty.
  */
 int import_ask(const struct import *im, const struct listing *l, const char *url, struct buf *ret,
 	       char ret_next[HTTP_MAX_NEXT]);
