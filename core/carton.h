@@ -685,6 +685,9 @@ struct carton_pack_options {
  * directory: with carton.toml, model, tensor_data and misc; or with carton.toml and, instead of
  * these three, the files of the model. What .git, .cache and __pycache__ have is left out.
  *
+ * `out` may be /dev/fd/N, an open file such as a pipe: it gets the bytes once they are complete and
+ * verified; until then they are in $TMPDIR or /var/tmp. SIGPIPE is the program's.
+ *
  * The new carton is verified before it appears; until then, and after a failure, an older file at
  * `out` stays. The bytes depend on the files, their executable bits, the options but `jobs`, and
  * the version of libzstd. `ret_model_hash`: 64 hex digits and a NUL.
@@ -695,6 +698,7 @@ struct carton_pack_options {
  *  -EINVAL	an option makes no sense, a path is not in the carton, or `out` lies in the
  *		directory `source`
  *  -EEXIST, -EISDIR, -EBUSY	`out` is no regular file, or is being written
+ *  -EBADF, -ENOTTY, -EPIPE	the open file cannot be written to, or is a terminal, or unread
  *  -ENOSPC, -EIO, … as the system says; and errors of carton_open()
  */
 int carton_pack(const char *source, const char *out, const struct carton_options *open,

@@ -421,6 +421,14 @@ int pwrite_full(int fd, const void *data, size_t n, uint64_t off)
 	return r;
 }
 
+int fd_named(const char *path)
+{
+	unsigned fd;
+	int end = 0;
+
+	return sscanf(path, "/dev/fd/%9u%n", &fd, &end) == 1 && !path[end] ? (int)fd : -1;
+}
+
 int fd_dup(int fd)
 {
 	int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);

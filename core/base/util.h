@@ -260,6 +260,9 @@ int pread_full(int fd, void *ret_buf, size_t n, uint64_t off);
 /* Writes all n bytes at `off`: 0 or -errno; -EFBIG: see file_size.h. */
 int pwrite_full(int fd, const void *data, size_t n, uint64_t off);
 
+/* The number of the path /dev/fd/N, which names an open file; -1: it is another path. */
+int fd_named(const char *path);
+
 /* A duplicate of `fd`, closed on exec: 0 or more, or -errno. */
 int fd_dup(int fd);
 

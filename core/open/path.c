@@ -43,11 +43,10 @@ static int refuse_scheme(const char *url, int n)
 /* An inherited descriptor is used as it is: whoever opened it may be another user. */
 static int open_or_inherit(const char *path)
 {
-	unsigned fd;
-	int end = 0;
+	int fd = fd_named(path);
 
-	if (sscanf(path, "/dev/fd/%9u%n", &fd, &end) == 1 && !path[end])
-		return fcntl((int)fd, F_DUPFD_CLOEXEC, 0);
+	if (fd >= 0)
+		return fcntl(fd, F_DUPFD_CLOEXEC, 0);
 	return open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 }
 

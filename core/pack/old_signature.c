@@ -40,6 +40,9 @@ int old_signature_beside(const struct newfile *out, struct manifest *m, struct b
 	struct stat st;
 	int fd, r = 0;
 
+	/* an open file has no place in which its signature could be */
+	if (out->to >= 0)
+		return 0;
 	if (snprintf(name, sizeof(name), "%s%s", out->name, SIGN_SUFFIX) >= (int)sizeof(name))
 		return 0;
 	fd = openat(out->dir, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);

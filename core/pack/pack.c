@@ -9,6 +9,7 @@
 #include "archive/decode.h"
 #include "archive/encode.h"
 #include "base/names.h"
+#include "cache/room.h"
 #include "writer/lists.h"
 #include "pack/objects.h"
 #include "pack/old_signature.h"
@@ -180,10 +181,13 @@ static int check_outside(const char *source, const char *directory, const char *
 
 static int open_source(struct packing *p, const char *source)
 {
-	char *directory = newfile_directory(p->out.path), shown[256];
-	struct confining k = { p, *p->open, { directory, p->options->objects } };
+	const char *directory = p->out.directory;
+	struct confining k = { p,
+			       *p->open,
+			       { p->out.to < 0 ? directory : NULL, p->options->objects } };
+	char shown[256];
 	struct carton_options *o = &k.options;
-	int r = directory ? check_outside(source, directory, p->out.path) : -ENOMEM;
+	int r = directory ? check_outside(source, directory, p->out.path) : 0;
 
 	o->views = NULL;
 	if (o->confine || others_next(&p->others)) {
@@ -201,7 +205,6 @@ static int open_source(struct packing *p, const char *source)
 	} else if (r == 0) {
 		r = carton_open_as(OPEN_CARTON, source, o, p->options, &p->c);
 	}
-	free(directory);
 	if (r == 0 && p->c->bare)
 		r = log_error(
 			-EOPNOTSUPP, carton_source_label(source, shown, sizeof(shown)),
@@ -402,6 +405,10 @@ static int run(struct packing *p, const char *source, char ret_hash[65])
 		r = tagger_new(NULL, &p->tagger);
 	if (r == 0)
 		r = write_carton(p, ret_hash);
+	if (p->out.to >= 0 && room_is_full(r))
+		carton_log(CARTON_LOG_NOTICE, p->out.path,
+			   "is first made in a temporary file: TMPDIR names a directory on a disk "
+			   "with room for it, in place of /var/tmp");
 	if (r == 0)
 		r = verify_carton(p, ret_hash);
 	if (r == 0)

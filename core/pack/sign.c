@@ -22,7 +22,6 @@ struct signing {
 	const struct carton_sign_options *options;
 	struct carton_new_signature *ret;
 	bool directory; /* without MANIFEST */
-	char *parent;	/* the directory of the signature */
 	struct newfile out;
 	struct signer signer;
 	struct carton *c;	     /* or */
@@ -57,17 +56,19 @@ static int name_out(struct signing *s, const char *out)
 	len = out ? snprintf(s->ret->out, max, "%s", out) :
 		    snprintf(s->ret->out, max, "%.*s%s", (int)n, s->source,
 			     s->directory ? "/" SIGN_IN_MODEL : SIGN_SUFFIX);
-	s->parent = newfile_directory(s->ret->out);
-	return len >= (int)max ? -ENAMETOOLONG : s->parent ? 0 : -ENOMEM;
+	return len >= (int)max ? -ENAMETOOLONG : 0;
 }
 
 /* A mistyped name must not cost a model. */
 static int check_old(struct signing *s)
 {
-	int fd = openat(s->out.dir, s->out.name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	char head[HEAD];
 	ssize_t n;
+	int fd;
 
+	if (s->out.to >= 0)
+		return 0;
+	fd = openat(s->out.dir, s->out.name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0)
 		return errno == ENOENT ?
 			       0 :
@@ -94,10 +95,18 @@ static const char *beneath(const char *path, const char *root)
 /* A signature in the directory, and the file that it is until it is complete, are not signed. */
 static int find_inside(struct signing *s)
 {
-	char *root = realpath(s->source, NULL), *parent = realpath(s->parent, NULL);
-	const char *at = root && parent ? beneath(parent, root) : NULL;
-	int r = root && parent ? 0 : -errno;
+	char *root = realpath(s->source, NULL), *parent;
+	const char *at;
+	int r;
 
+	/* an open file that is none of a directory */
+	if (root && !s->out.directory) {
+		free(root);
+		return 0;
+	}
+	parent = root ? realpath(s->out.directory, NULL) : NULL;
+	at = parent ? beneath(parent, root) : NULL;
+	r = parent ? 0 : -errno;
 	if (at && (asprintf(&s->inside, "%s%s%s", at, *at ? "/" : "", s->out.name) < 0 ||
 		   asprintf(&s->unfinished, "%s%s%s", at, *at ? "/" : "", s->out.temporary) < 0))
 		r = -ENOMEM;
@@ -113,7 +122,7 @@ static int confine(void *ctx, const struct carton_paths *paths)
 	const struct signing *s = ctx;
 	struct carton_paths more = *paths;
 
-	more.writes[0] = s->parent;
+	more.writes[0] = s->out.to < 0 ? s->out.directory : NULL;
 	return s->open->confine ? s->open->confine(s->open->confine_ctx, &more) : 0;
 }
 
@@ -268,6 +277,5 @@ int carton_sign(const char *source, const char *out, const struct carton_options
 	carton_close(s.c);
 	free(s.inside);
 	free(s.unfinished);
-	free(s.parent);
 	return r;
 }

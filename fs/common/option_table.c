@@ -167,8 +167,8 @@ const struct option_spec option_table[] = {
 	  .help = "has that of the key (else it is asked for)" },
 	{ "cert", 0, "sign", OPTION_TEXT, FIELD(cert), "FILE", "a file",
 	  .help = "certificates, that of the key first (PEM)" },
-	{ "output", 0, "sign", OPTION_TEXT, FIELD(output), "FILE", "a file",
-	  .help = "the signature (SOURCE.sig, DIR/model.sig)" },
+	{ "output", 0, "sign", OPTION_TEXT, FIELD(output), "FILE", "a file, or -",
+	  .help = "the signature (SOURCE.sig, DIR/model.sig); - is stdout" },
 
 	/* other names */
 	{ "debug", 0, MOUNT, OPTION_FLAG, FIELD(debug), .help = NULL },
@@ -292,6 +292,14 @@ static int set_size(uint64_t *field, const char *value, uint64_t least)
 	return 0;
 }
 
+/* Is it one of a file or a directory? */
+static bool is_path(const struct option_spec *spec)
+{
+	return spec->expected && (strcmp(spec->expected, "a file") == 0 ||
+				  strncmp(spec->expected, "a file ", 7) == 0 ||
+				  strcmp(spec->expected, "a directory") == 0);
+}
+
 int option_set(const struct option_spec *spec, struct option_values *values, const char *value)
 {
 	void *field = (char *)values + spec->offset;
@@ -304,6 +312,9 @@ int option_set(const struct option_spec *spec, struct option_values *values, con
 	}
 	value = value ? value : spec->unsaid;
 	if (!value)
+		return -EINVAL;
+	/* not standard input, nor a file that nobody meant; ./- is one */
+	if (strcmp(value, "-") == 0 && is_path(spec))
 		return -EINVAL;
 	switch (spec->kind) {
 	case OPTION_UNLESS:

@@ -344,6 +344,40 @@ static void end_clean(const struct ctl_command *command)
 					     NULL);
 }
 
+/* Why the `i`th word of this command cannot be -; NULL: it can. */
+static const char *dash_fault(const struct ctl_command *command, int i)
+{
+	const char *at = command->args;
+
+	/* the last stands for all that follow, if it ends with ... */
+	for (; i > 0 && strchr(at, ' '); i--)
+		at = strchr(at, ' ') + 1;
+	if (i > 0 && !strstr(at, "..."))
+		return NULL;
+	if (strncmp(at, "SOURCE", 6) == 0)
+		return "a carton is read at any place, and its end first: save it to a file";
+	if (strcmp(at, "DIR") == 0 || strncmp(at, "DIR ", 4) == 0)
+		return "cat writes a file to standard output";
+	if (strncmp(at, "DIRECTORY", 9) == 0 || strncmp(at, "REPOSITORY", 10) == 0 ||
+	    strncmp(at, "MOUNTPOINT", 10) == 0 || strncmp(at, "[MOUNTPOINT", 11) == 0)
+		return "nothing is read from standard input";
+	return NULL;
+}
+
+/* Only what is written can be -: standard output (ctl/destination.h). */
+static int check_dashes(const struct ctl_command *command, char **words, int n)
+{
+	const char *fault;
+
+	for (int i = 0; i < n; i++) {
+		fault = strcmp(words[i], "-") == 0 ? dash_fault(command, i) : NULL;
+		if (fault)
+			return ctl_usage("%s: - is not taken here: %s; a file called so is ./-",
+					 command->name, fault);
+	}
+	return EXIT_GOOD;
+}
+
 /* Runs the command in `words`, of which there are `n`. */
 static int run_command(int n, char **words, struct args *a)
 {
@@ -354,7 +388,8 @@ static int run_command(int n, char **words, struct args *a)
 	command = ctl_find_command(commands, words[0]);
 	if (!command)
 		return unknown_command(words[0]);
-	if (ctl_check_options(command, a) != EXIT_GOOD)
+	if (ctl_check_options(command, a) != EXIT_GOOD ||
+	    check_dashes(command, words + 1, n - 1) != EXIT_GOOD)
 		return EXIT_USAGE;
 	if (a->values.nosandbox)
 		a->values.carton.confine = NULL;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "ctl/ctl.h"
+#include "ctl/destination.h"
 #include "common/numbers.h"
 #include "common/privacy.h"
 #include "common/progress.h"
@@ -61,7 +62,7 @@ static void put_text(const struct carton_imported *got, const char *out, bool al
 	printf("model %s\n", got->model_hash);
 }
 
-static int import(const char *source, const char *out, const struct args *a)
+static int import(const char *source, const char *word, const struct args *a)
 {
 	struct ctl_log log = { .lock = PTHREAD_MUTEX_INITIALIZER };
 	struct ctl_lines lines = { "import", 0 };
@@ -74,6 +75,7 @@ static int import(const char *source, const char *out, const struct args *a)
 	};
 	struct carton_options open = a->values.carton;
 	struct carton_imported got;
+	struct destination out;
 	char label[256];
 	struct ctl_opening opening = { .word = "import",
 				       .log = &log,
@@ -82,18 +84,21 @@ static int import(const char *source, const char *out, const struct args *a)
 
 	if (a->values.runner && ctl_parse_runner(a->values.runner, &options.runner) != EXIT_GOOD)
 		return EXIT_USAGE;
+	r = destination_open(word, &out);
+	if (r != EXIT_GOOD)
+		return r;
 	carton_log_set(ctl_on_log, &log);
 	ctl_show_opens(&open, &opening);
-	r = carton_import(source, out, &open, &options, &got);
+	r = carton_import(source, out.path, &open, &options, &got);
 	progress_clear();
 	if (r < 0 && !log.problems)
 		ctl_failed(label, r);
 	if (r < 0)
-		text_line(stderr, "cartonctl: %s was not made", out);
+		destination_failed(&out);
 	else if (a->values.json)
 		put_json(&got);
 	else
-		put_text(&got, out, options.also);
+		put_text(&got, out.label, options.also);
 	return ctl_flush(r < 0 ? exit_status(r, EXIT_BAD) : EXIT_GOOD);
 }
 

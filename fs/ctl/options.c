@@ -31,8 +31,8 @@ static void put_help(const struct ctl_command *commands)
 
 static void put_command_help(const struct ctl_command *c)
 {
-	printf("usage: cartonctl %s%s%s\n%*s%s\n", c->name, *c->args ? " " : "", c->args, 7, "",
-	       c->help);
+	printf("usage: cartonctl %s%s%s\n%*s%s%s\n", c->name, *c->args ? " " : "", c->args, 7, "",
+	       c->help, strstr(c->args, " OUT") ? "; OUT - is stdout" : "");
 	if (!c->example)
 		return;
 	printf("example: cartonctl %s %s\n\n", c->name, c->example);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cartonctl pack, repack, link and embed. */
 #include "ctl/ctl.h"
+#include "ctl/destination.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -68,27 +69,30 @@ void ctl_show_lines(void *ctx, uint64_t done, uint64_t total)
 
 /* ---- commands ---- */
 
-static int run(const struct args *a, const char *source, const char *out,
+static int run(const struct args *a, const char *source, const char *word,
 	       const struct carton_pack_options *o)
 {
 	struct ctl_log log = { .lock = PTHREAD_MUTEX_INITIALIZER };
 	struct carton_options open = a->values.carton;
+	struct destination out;
 	char hash[65], label[256];
 	struct ctl_opening opening = { .word = "download",
 				       .log = &log,
 				       .label = carton_source_label(source, label, sizeof(label)) };
-	int r;
+	int r = destination_open(word, &out);
 
+	if (r != EXIT_GOOD)
+		return r;
 	carton_log_set(ctl_on_log, &log);
 	ctl_show_opens(&open, &opening);
-	r = carton_pack(source, out, &open, o, hash);
+	r = carton_pack(source, out.path, &open, o, hash);
 	progress_clear();
 	if (r == 0)
 		puts(hash);
 	else if (!log.problems)
 		ctl_failed(label, r);
 	if (r < 0)
-		text_line(stderr, "cartonctl: %s was not made", out);
+		destination_failed(&out);
 	return ctl_flush(r < 0 ? exit_status(r, EXIT_BAD) : EXIT_GOOD);
 }
 

@@ -9,17 +9,18 @@
 #include <unistd.h>
 
 #include "ctl/ctl.h"
+#include "ctl/destination.h"
 #include "common/privacy.h"
 #include "common/progress.h"
 #include "common/text.h"
 #include "ctl/term.h"
 
-static void put_json(const struct carton_new_signature *got)
+static void put_json(const struct carton_new_signature *got, const char *out)
 {
 	struct json_writer w = { .f = stdout };
 
 	json_begin(&w, NULL, '{');
-	json_text(&w, "signature", got->out);
+	json_text(&w, "signature", out);
 	json_bool(&w, "replaced", got->replaced);
 	json_number(&w, "files", got->files);
 	json_text(&w, "key", got->hint);
@@ -40,14 +41,14 @@ static bool is_plain(const char *source)
 	return access(manifest, F_OK) < 0;
 }
 
-static void put_text(const struct carton_new_signature *got, bool plain)
+static void put_text(const struct carton_new_signature *got, const char *out, bool plain)
 {
 	time_t ends = (time_t)got->ends;
 	char count[TERM_COUNT], day[16];
 	struct tm tm;
 
 	/* MANIFEST itself is one more, which others count with its files */
-	text_line(stdout, "%s: %s%s signed%s", got->out, term_count(got->files, "file", count),
+	text_line(stdout, "%s: %s%s signed%s", out, term_count(got->files, "file", count),
 		  plain ? "" : " of MANIFEST",
 		  got->replaced ? ", in place of an older signature" : "");
 	if (!*got->by) {
@@ -75,22 +76,25 @@ static int sign(const char *source, const struct args *a)
 	struct carton_new_signature got;
 	/* before the process is confined */
 	bool plain = is_plain(source);
+	struct destination out = { 0 };
 	char label[256];
-	int r;
+	int r = a->values.output ? destination_open(a->values.output, &out) : EXIT_GOOD;
 
+	if (r != EXIT_GOOD)
+		return r;
 	log.source = opening.label = carton_source_label(source, label, sizeof(label));
 	carton_log_set(ctl_on_log, &log);
 	ctl_show_opens(&open, &opening);
-	r = carton_sign(source, a->values.output, &open, &options, &got);
+	r = carton_sign(source, out.path, &open, &options, &got);
 	progress_clear();
 	if (r < 0 && !log.problems)
 		ctl_failed(label, r);
 	if (r < 0)
 		text_line(stderr, "cartonctl: %s was not signed", label);
 	else if (a->values.json)
-		put_json(&got);
+		put_json(&got, out.open ? out.label : got.out);
 	else
-		put_text(&got, plain);
+		put_text(&got, out.open ? out.label : got.out, plain);
 	return ctl_flush(r < 0 ? exit_status(r, EXIT_BAD) : EXIT_GOOD);
 }
 

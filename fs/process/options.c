@@ -162,6 +162,10 @@ static int set_word(struct raw *raw, const char *word)
 	else if (near)
 		usage_error("unknown option: %.*s; did you mean %s%s?", (int)n, word,
 			    near->name[0] == '-' ? "" : "-o ", near->name);
+	else if (!spec && strcmp(word, "-") == 0)
+		usage_error(
+			"- is not taken here: a carton is read at any place, and its end first: "
+			"save it to a file; a file called so is ./-");
 	else if (!spec)
 		usage_error("unknown option: %.*s", (int)n, word);
 	if (!spec)

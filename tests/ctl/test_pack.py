@@ -992,3 +992,106 @@ def test_link_large_files(tree, work):
     assert re.search(rf'  +\d+% of {of} in it$', ctl('ls', work / 'l.carton').stdout.splitlines()[-1])
     assert re.search(r'  +\d+%$', ctl('ls', work / 'm.carton').stdout.splitlines()[-1])
     assert gone('--min-size=9G')[0] == set()
+
+
+# ---- standard output ----
+
+MADE = {'pack': (), 'repack': ('--compress=zstd',), 'embed': (), 'link': ('--url=https://example.com/{sha256}',)}
+
+
+@pytest.mark.parametrize('command', MADE)
+@pytest.mark.parametrize('out', ['-', '/dev/stdout', '/proc/self/fd/1', '/dev/fd/1'])
+def test_to_standard_output(tree, work, command, out):
+    """A pipe gets the bytes that a file gets, and standard error what is printed; no file is made."""
+    _, path = tree
+    source = path
+    if command != 'pack':
+        source = work / 'm.carton'
+        pack('pack', path, source)
+    p = ctl(command, *MADE[command], source, work / 'file')
+    before = sorted(os.listdir(work))
+    got = ctl(command, *MADE[command], source, out, text=False, cwd=work)
+    assert (got.returncode, got.stderr.decode()) == (0, p.stdout), got.stderr
+    assert got.stdout == (work / 'file').read_bytes()
+    assert sorted(os.listdir(work)) == before
+
+
+def test_to_a_file_called_so(tree, work):
+    _, path = tree
+    hash_ = pack('pack', path, './-', cwd=work)
+    verified(work / '-')
+    p = run('bash', '-c', '"$0" pack "$1" - >redirected && cmp ./- redirected', CARTONCTL, path, cwd=work)
+    assert (p.returncode, p.stdout, p.stderr) == (0, '', f'{hash_}\n')
+
+
+@pytest.mark.parametrize('how, why', [
+    ('>/dev/full', 'the output: cannot be written: No space left on device; it has 0 of [0-9]+ bytes'),
+    ('1</dev/null', 'the output: is not open for writing'),
+    ('>&-', 'standard output: Bad file descriptor'),
+    ('| :', 'the output: cannot be written: its reader has ended; it has [0-9]+ of [0-9]+ bytes'),
+    ('>"$1/misc/m"', 'the output: lies in .*, of which it is made; write it to another directory'),
+])
+def test_standard_output_that_takes_nothing(tree, work, how, why):
+    _, path = tree
+    (path / 'misc').mkdir(exist_ok=True)
+    p = run('bash', '-c', f'set -o pipefail; "$0" pack "$1" - {how}', CARTONCTL, path, cwd=work)
+    assert p.returncode == 1 and p.stdout == '', p.stderr
+    assert re.fullmatch(f'cartonctl: {why}\n(cartonctl: standard output has got no whole file\n)?', p.stderr), p.stderr
+
+
+def test_standard_output_gets_nothing_that_is_not_verified(tree, work):
+    """Nor a byte of what cannot be packed; and none that a limit of its temporary file cuts off."""
+    _, path = tree
+    p = ctl('pack', path, '-', text=False, env=dict(TMPDIR=str(work)), **limited(20000))
+    assert p.returncode == 1 and p.stdout == b'' and LIMIT.encode() in p.stderr, p.stderr
+    os.mkfifo(path / 'model/fifo')
+    p = ctl('pack', path, '-', text=False)
+    assert p.returncode == 1 and p.stdout == b'' and b'model/fifo' in p.stderr, p.stderr
+
+
+def test_terminal_gets_no_carton(tree, work):
+    _, path = tree
+    master, terminal = os.openpty()
+    try:
+        p = subprocess.run([CARTONCTL, 'pack', path, '-'], stdout=terminal, stderr=subprocess.PIPE, text=True,
+                           stdin=subprocess.DEVNULL, env=environment())
+    finally:
+        os.close(terminal)
+        os.close(master)
+    assert p.returncode == 1 and p.stderr.count('\n') == 1, p.stderr
+    assert p.stderr.startswith('cartonctl: standard output: is a terminal: name a file')
+
+
+def test_pipe_that_is_slow_and_does_not_wait(tree, work):
+    """It is written to in parts, and waited for."""
+    _, path = tree
+    want = ctl('pack', path, '-', text=False).stdout
+    ours, theirs = os.pipe()
+    os.set_blocking(theirs, False)
+    p = subprocess.Popen([CARTONCTL, 'pack', path, '-'], stdout=theirs, stderr=subprocess.PIPE, env=environment())
+    os.close(theirs)
+    got = b''
+    while part := os.read(ours, 1000):
+        got += part
+    os.close(ours)
+    assert p.communicate()[1].count(b'\n') == 1 and p.returncode == 0 and got == want
+
+
+@pytest.mark.needs_root
+def test_no_room_for_its_temporary_file(tree, work):
+    _, path = tree
+    with harness.small_disk(work / 'disk', 1) as disk:
+        p = ctl('pack', '--compress=store', path, '-', text=False, env=dict(TMPDIR=str(disk)))
+    assert p.returncode == 1 and p.stdout == b'', p.stderr
+    assert b'cannot be written: No space left on device' in p.stderr and b'TMPDIR names a directory' in p.stderr
+
+
+@pytest.mark.parametrize('words', [
+    'pack - x', 'repack - x', 'import - x', 'info -', 'diff m -', 'verify m -', 'extract m -', 'init -', 'stop -',
+    'fetch -', 'sign --key=- m', 'link --objects=- m x', 'ls --cache-dir=- m'])
+def test_dash_that_is_no_output(work, words):
+    """Nothing is read from standard input, and nothing called so is looked for or made; ./- is."""
+    p = ctl(*words.split(), cwd=work)
+    assert p.returncode == 1 and p.stderr.count('\n') == 2, p.stderr
+    assert ('- is not taken here' in p.stderr and 'a file called so is ./-' in p.stderr) or '=-: expected a ' in p.stderr
+    assert os.listdir(work) == []

@@ -569,3 +569,17 @@ def test_as_another_user(work, key):
     work.chmod(0o755)
     p = ctl('sign', work / 'm.carton', f'--key={key.path}', f'--output={work}/x', uid=NOBODY)
     assert p.returncode == 1 and 'Permission denied' in p.stderr and not (work / 'x').exists()
+
+
+def test_to_standard_output(work, key):
+    """The signature, and what is printed goes to standard error; a file of the directory is not in its own list."""
+    (work / 'dir').mkdir()
+    for name in 'ab':
+        (work / 'dir' / name).write_bytes(name.encode())
+    for out in 'out.sig', 'dir/other.sig':
+        with open(work / out, 'wb') as f:
+            p = subprocess.run([CARTONCTL, 'sign', f'--key={key.path}', '--output=-', 'dir'], stdout=f,
+                               stderr=subprocess.PIPE, cwd=work, env=environment(), text=True)
+        assert (p.returncode, p.stderr) == (0, f'standard output: 2 files signed\nkey {key.hint}\n')
+        listed = json.loads(verified(work / out, key.public))['predicate']['resources']
+        assert [r['name'] for r in listed] == ['a', 'b']
