@@ -48,8 +48,8 @@ void carton_log(enum carton_log_level level, const char *subject, const char *fm
 	__attribute__((format(printf, 3, 4)));
 
 /*
- * Why bytes could not be written, -errno as text: as strerror(), but -EFBIG is the limit of the size
- * of files, or that of the file system. Never of another failure with -EFBIG.
+ * Why bytes could not be written, -errno as text: as strerror(), but -EFBIG is the limit of the
+ * size of files, or that of the file system. Never of another failure with -EFBIG.
  */
 const char *carton_write_error(int error);
 

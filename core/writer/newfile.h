@@ -30,8 +30,8 @@ struct newfile {
 /*
  * Begins a file that will be at `path`, for reading and writing. An older file, which has to be a
  * regular one, stays there until the new one is published. 0; -EINVAL: not a file name; -EBUSY:
- * another process writes it; -EISDIR, -EEXIST: `path` is there and no regular file; -EBADF, -ENOTTY:
- * the open file cannot be written to, or is a terminal; or -errno of the system. Logged.
+ * another process writes it; -EISDIR, -EEXIST: `path` is there and no regular file; -EBADF,
+ * -ENOTTY: the open file cannot be written to, or is a terminal; or -errno of the system. Logged.
  */
 int newfile_begin(const char *path, struct newfile *ret);
 
