@@ -197,7 +197,7 @@ def test_one_bad_file_does_not_stop_the_others(mount, cache, bad, body):
         with mount(SOURCE, *cache.options, env=env(hub)) as m:
             eventually('the others are here', lambda: status(m)['late_files'] == 1)
             before = len(hub.resolved())
-            assert m.error('MANIFEST') == ('EIO' if body else 'ENOENT') and set(asked(hub)[before:]) == {bad}
+            assert m.error('MANIFEST') == ('EIO' if body else 'ENOENT') and set(asked(hub)[before:]) <= {bad}
             errors = [line for line in m.log().splitlines() if 'other bytes' in line or 'cannot be read' in line]
             assert errors and all(f'model/{bad}' in line for line in errors), errors
             hub.change, before = None, len(hub.resolved())
