@@ -59,8 +59,8 @@ void report_not_mounted(struct report *t, const char *fmt, ...)
 void report_covered(struct report *t, const char *message);
 
 /*
- * Starts a thread that writes to stderr, and one for error_file, so that nobody else has to wait for
- * a pipe that is not read, or a disk that is stuck. Call it once the process is confined: a thread
+ * Starts a thread for stderr and one for error_file, so that nobody else has to wait for a pipe
+ * that is not read, or a disk that is stuck. Call it once the process is confined: a thread
  * that is older would not be. If a thread cannot be started, lines are written as before.
  */
 void report_serving(struct report *t);

@@ -45,6 +45,7 @@ enum request_kind {
 	REQUEST_BACKING_OPEN,  /* with the device and the file */
 	REQUEST_BACKING_CLOSE, /* with the device; the text is the id */
 	REQUEST_QUIT,
+	REQUEST_LOST, /* the text is how many lines were not sent */
 };
 
 /* One datagram; only the used part of `text` is sent. */
@@ -270,6 +271,20 @@ static void put_log(struct state *s, const struct request *q, int n)
 	writer_put(s->log, &line, false);
 }
 
+/* Counts lines that the daemon could not send: a line that says so might be lost itself. */
+static void put_lost(struct state *s, const struct request *q, size_t size)
+{
+	unsigned n;
+
+	if (size != HEADER_SIZE + sizeof(n))
+		return;
+	if (!s->log)
+		s->log = writer_start(write_log, NULL);
+	memcpy(&n, q->text, sizeof(n));
+	if (s->log)
+		writer_lost(s->log, n);
+}
+
 /*
  * Takes the descriptors, once, and only if the first is a seccomp listener: poll(2) may report
  * another file as readable for ever.
@@ -302,6 +317,9 @@ static bool serve(struct state *s, const struct request *q, size_t size, int fds
 		break;
 	case REQUEST_LOG:
 		put_log(s, q, (int)(size - HEADER_SIZE));
+		break;
+	case REQUEST_LOST:
+		put_lost(s, q, size);
 		break;
 	case REQUEST_OPEN_FILES:
 		open_files(s, fds);
@@ -493,40 +511,30 @@ int mounter_unmount(struct mounter *m, struct mountinfo_copy *ret_top)
 	return r;
 }
 
-/* Puts the number and WRITER_LOST into the request. Returns the length of the text. */
-static size_t put_missing(struct request *q, unsigned n)
-{
-	static const char text[] = " " WRITER_LOST;
-	char digits[3 * sizeof(n)];
-	size_t i = sizeof(digits), used;
-
-	do
-		digits[--i] = (char)('0' + n % 10);
-	while (n /= 10);
-	used = sizeof(digits) - i;
-	memcpy(q->text, digits + i, used);
-	memcpy(q->text + used, text, sizeof(text));
-	return used + sizeof(text) - 1;
-}
-
 /* Lines that the socket had no room for. */
 static _Atomic unsigned lost;
 
+/* Says how many were lost. Safe in a signal handler. */
+static void send_lost(const struct mounter *m)
+{
+	struct request q = { .kind = REQUEST_LOST };
+	const unsigned n = atomic_exchange(&lost, 0);
+
+	memcpy(q.text, &n, sizeof(n));
+	if (n && datagram_send(m->fd, &q, HEADER_SIZE + sizeof(n)) < 0)
+		lost += n;
+}
+
 /*
- * Sends a line, or counts it as lost if the socket has no room. A line that says how many were lost
- * follows the next one that is sent. Safe in a signal handler.
+ * Sends a line, or counts it as lost if the socket has no room. How many were lost follows the next
+ * one that is sent. Safe in a signal handler.
  */
 static void send_log(const struct mounter *m, struct request *q, size_t n)
 {
-	unsigned before;
-
-	if (datagram_send(m->fd, q, HEADER_SIZE + n) < 0) {
+	if (datagram_send(m->fd, q, HEADER_SIZE + n) < 0)
 		lost++;
-		return;
-	}
-	before = lost ? atomic_exchange(&lost, 0) : 0;
-	if (before)
-		datagram_send(m->fd, q, HEADER_SIZE + put_missing(q, before));
+	else
+		send_lost(m);
 }
 
 void mounter_log(const struct mounter *m, int priority, const char *fmt, ...)
@@ -580,13 +588,10 @@ void mounter_backing_close(const struct mounter *m, int device, int id)
 
 void mounter_stop(struct mounter *m)
 {
-	struct request q = { .kind = REQUEST_LOG, .priority = LOG_WARNING };
-
 	if (m->fd < 0)
 		return;
 	/* no next line says so */
-	if (lost)
-		message_send(m->fd, &q, HEADER_SIZE + put_missing(&q, lost), NULL, 0);
+	send_lost(m);
 	ask(m, REQUEST_QUIT, NULL, 0);
 	close(m->fd);
 	m->fd = -1;

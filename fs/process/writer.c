@@ -145,6 +145,13 @@ void writer_put(struct writer *w, const struct writer_line *line, bool patient)
 	pthread_mutex_unlock(&w->lock);
 }
 
+void writer_lost(struct writer *w, unsigned n)
+{
+	pthread_mutex_lock(&w->lock);
+	w->lost += n;
+	pthread_mutex_unlock(&w->lock);
+}
+
 void writer_stop(struct writer *w)
 {
 	bool ended;

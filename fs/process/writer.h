@@ -37,6 +37,9 @@ struct writer *writer_start(writer_fn *write, void *ctx);
  */
 void writer_put(struct writer *w, const struct writer_line *line, bool patient);
 
+/* Counts lines as lost. Any thread. */
+void writer_lost(struct writer *w, unsigned n);
+
 /*
  * Waits a second at most until all lines are written, then ends the thread and frees the writer. A
  * thread that cannot write is left behind with the writer, and ends with the process. NULL: does

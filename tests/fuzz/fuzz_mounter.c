@@ -30,6 +30,7 @@
 #include <unistd.h>
 
 #include "process/mounter.h"
+#include "process/writer.h"
 
 #include "fuzz.h"
 
@@ -41,7 +42,7 @@
 #define MAX_FDS 48 /* that a run may have open */
 
 /* The requests, as fs/process/mounter.c numbers them. */
-enum { MOUNT, UNMOUNT, LOG, OPEN_FILES, READ_AHEAD, BACKING_OPEN, BACKING_CLOSE, QUIT };
+enum { MOUNT, UNMOUNT, LOG, OPEN_FILES, READ_AHEAD, BACKING_OPEN, BACKING_CLOSE, QUIT, LOST };
 
 struct header {
 	int kind, priority;
@@ -64,7 +65,7 @@ static struct {
 	unsigned n_polls;
 	int device; /* of the session; -1: not mounted */
 	bool mounted, refuse;
-	unsigned asked[QUIT + 1], done[QUIT + 1], listens;
+	unsigned asked[LOST + 1], done[LOST + 1], listens;
 	int opened; /* a file of /etc; -1 */
 } run;
 
@@ -191,6 +192,10 @@ void __wrap_syslog(int priority, const char *fmt, ...)
 	const char *text;
 	va_list ap;
 
+	if (strcmp(fmt, "%u " WRITER_LOST) == 0) {
+		CHECK(run.asked[LOST]);
+		return;
+	}
 	va_start(ap, fmt);
 	text = va_arg(ap, const char *);
 	va_end(ap);
@@ -253,7 +258,7 @@ static size_t send_one(int socket, const uint8_t **at, size_t n)
 {
 	uint8_t kind = (*at)[0], form = (*at)[1], which = (*at)[2];
 	size_t text = (*at)[3] < n - 4 ? (*at)[3] : n - 4, size = sizeof(struct header) + text;
-	struct header header = { (int)(kind <= QUIT + 1 ? kind : kind * 0x01010101U),
+	struct header header = { (int)(kind <= LOST + 1 ? kind : kind * 0x01010101U),
 				 (int)(form * 0x01020408U) };
 	char all[sizeof(header) + 2 * MAX_TEXT] = { 0 },
 				      control[CMSG_SPACE(3 * sizeof(int))] = { 0 };
@@ -283,7 +288,7 @@ static size_t send_one(int socket, const uint8_t **at, size_t n)
 		CHECK(errno == EAGAIN);
 		return 0;
 	}
-	if (size >= sizeof(header) && header.kind >= 0 && header.kind <= QUIT)
+	if (size >= sizeof(header) && header.kind >= 0 && header.kind <= LOST)
 		run.asked[header.kind]++;
 	return run.asked[QUIT] ? 0 : size;
 }
