@@ -104,7 +104,7 @@ struct fetch {
 	void (*arrived)(void *ctx, uint64_t bytes); /* bytes that came; or NULL */
 	/* FETCH_FILE: as many will come, as a server says; or NULL */
 	void (*announced)(void *ctx, uint64_t bytes);
-	/* Does no reader wait for it now? Then it gives way to others (server.h). NULL: one does. */
+	/* Does no reader wait now? Then it gives way to others (server.h). NULL: one does. */
 	bool (*background)(void *ctx);
 	void *arrived_ctx; /* of these three */
 	/*

@@ -236,7 +236,7 @@ static int read_all(const struct named *named, struct buf *ret)
 	if (r == 0 && named->directories) {
 		at = named->directories;
 		r = add_directories(at, ret);
-		/* as for others who know this variable, the system's authorities do not depend on it */
+		/* as for others who know it, the system's authorities do not depend on it */
 		if (r == -ENODATA) {
 			carton_log(CARTON_LOG_WARNING, at,
 				   "SSL_CERT_DIR has no certificate that can be read");
