@@ -12,7 +12,7 @@ import pytest
 from dates import FIRST
 from harness import ctl, eventually, small_disk
 from hubrepo import NAME, HubServer, Repo, env, files, git_id, model_hash, name_of, settled
-from origin import PRIVATE, LinkedCarton, fault_bytes
+from origin import PRIVATE, LinkedCarton, fault_bytes, lines_of
 from zipwriter import sha256
 
 SOURCE = 'hf://me/my-model'
@@ -198,8 +198,8 @@ def test_one_bad_file_does_not_stop_the_others(mount, cache, bad, body):
             eventually('the others are here', lambda: status(m)['late_files'] == 1)
             before = len(hub.resolved())
             assert m.error('MANIFEST') == ('EIO' if body else 'ENOENT') and set(asked(hub)[before:]) <= {bad}
-            errors = [line for line in m.log().splitlines() if 'other bytes' in line or 'cannot be read' in line]
-            assert errors and all(f'model/{bad}' in line for line in errors), errors
+            errors = eventually('it is logged', lambda: lines_of(m.log(), 'other bytes|cannot be read'), why=m.log)
+            assert all(f'model/{bad}' in line for line in errors), errors
             hub.change, before = None, len(hub.resolved())
             assert sha256(m.read('MANIFEST')) == settled(m) == model_hash(wanted) and asked(hub)[before:] == [bad]
 
