@@ -53,7 +53,8 @@ def test_tensors_at_once(nginx, large, mount, cache):
                 starts = range(0, SIZE, SIZE // 8)
                 for at, got in zip(starts, pool.map(lambda at: read_pieces(m / NAME, at, size), starts), strict=True):
                     assert got == large[1][at:at + size]
-        assert link.counts()['down'] <= 1.5 * 8 * size
+        # 1.3 times where the machine is quiet: what is read ahead grows with the time that an answer takes
+        assert link.counts()['down'] <= 1.8 * 8 * size < SIZE
     assert len(nginx.requests(large[0])) <= 72
 
 
