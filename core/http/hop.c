@@ -117,7 +117,7 @@ static size_t on_no_token(struct http_stream *s)
 {
 	int status = s->response_header.response.status;
 
-	return callback_fail(s, status >= 500 || status == 429 ? -ECONNRESET : -EACCES,
+	return callback_fail(s, error_passes(http_status_errno(status)) ? -ECONNRESET : -EACCES,
 			     "the token server gives no token");
 }
 

@@ -44,7 +44,7 @@ struct login {
 	/* guarded as what sign() uses: when it asks, and how many headers there have been */
 	bool asked;
 	unsigned version;
-	atomic_bool refused; /* the server refuses that of `file`: it is not sent any more */
+	atomic_bool refused; /* the server refuses that of `file`: no read sends it */
 };
 
 struct scheme {

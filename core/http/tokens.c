@@ -95,7 +95,8 @@ static struct login *login_for(const struct http_stream *s)
 	bool may = s->trust == HTTP_USER && !s->left_origin && !http_is_overheard(s);
 	struct login *l = may ? s->http->logins : NULL;
 
-	while (l && !(l->host && l->ports[t->https] == t->port && !l->refused &&
+	/* a read may go on without one that was refused, but nothing is pushed so */
+	while (l && !(l->host && l->ports[t->https] == t->port && (!l->refused || s->sends) &&
 		      strcasecmp(l->host, t->host) == 0))
 		l = l->next;
 	return l;
@@ -381,7 +382,7 @@ bool http_token_wanted(struct http_stream *s)
 	return true;
 }
 
-/* A login from a file was refused: it is sent no more. True: the request is made without it. */
+/* A login from a file was refused: no read uses it. True: the request is made without it. */
 static bool forget_login(struct http_stream *s, struct login *l)
 {
 	unsigned port = l->ports[1] ? l->ports[1] : l->ports[0];
@@ -410,11 +411,12 @@ bool http_token_forgoes(struct http_stream *s)
 
 	if (!s->asks)
 		return ended && status == 401 && forget_login(s, l);
-	if (status < 400 || status == 429 || status > 499)
+	/* 407 is about a proxy; ghcr.io says 403 of a login that has ended, others 400, 404 or 422 */
+	if (status < 400 || status == 407 || status > 499 ||
+	    error_passes(http_status_errno(status)))
 		return false;
-	/* no other status says that the login is wrong, which would be dropped for good */
-	ended = ended && (status == 400 || status == 401) && !s->sends;
-	if (!q->more && !(ended && forget_login(s, l)))
+	/* who may not push may still read: the login stays */
+	if (!q->more && !(ended && !s->sends && forget_login(s, l)))
 		return false;
 	/* other streams look whether this one asks for the token that they want */
 	pthread_mutex_lock(&s->http->secrets);

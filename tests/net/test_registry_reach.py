@@ -338,7 +338,7 @@ def test_scopes(cache, work, registry, plain, scope, asked):
         assert t.seen == asked
 
 
-@pytest.mark.parametrize('kind', ['token', 'bad', 'password'])
+@pytest.mark.parametrize('kind', ['token', 400, 403, 404, 422, 'password'])
 def test_a_login_that_has_ended(cache, work, plain, user, kind):
     """The file is named, once; what anybody may read is read without it, and nothing is pushed so."""
     tokens = []
@@ -347,7 +347,7 @@ def test_a_login_that_has_ended(cache, work, plain, user, kind):
         sent = front.seen[-1][1].get('Authorization', '')
         if path.startswith('/token'):
             tokens.append(sent)
-            return (400 if kind == 'bad' else 401, {}, b'{}') if sent else (200, {}, b'{"token": "anybody"}')
+            return (401 if kind == 'token' else kind, {}, b'{}') if sent else (200, {}, b'{"token": "anybody"}')
         if path.startswith('/v2/tests') and (sent != 'Bearer anybody' or method not in ('GET', 'HEAD')):
             text = 'Basic realm="x"' if kind == 'password' else f'Bearer realm="http://{front.host}/token",service="reg"'
             return 401, {'WWW-Authenticate': text}, b'{}'
@@ -360,6 +360,25 @@ def test_a_login_that_has_ended(cache, work, plain, user, kind):
         p = ctl('push', '--connections=1', Carton().add('model/x', DATA).write(work / 'm.carton'), url(front.port), env=env)
         assert p.returncode == 1 and p.stderr.count(said) == 1, p.stderr
         assert 'gives no token' in problems(p) or f'docker login {front.host}' in problems(p)
+        assert kind == 'password' or all(token == f'Basic {BASIC}' for token in tokens[-1:])
+
+
+@pytest.mark.parametrize('status', [408, 429, 503])
+def test_a_login_outlives_a_token_server_that_is_overloaded(cache, plain, user, status):
+    """A failure that may pass says nothing of the login: the next try has it, too."""
+    tokens = []
+
+    def before(method, path, body):
+        sent = front.seen[-1][1].get('Authorization', '')
+        if path.startswith('/token'):
+            tokens.append(sent)
+            return (status, {}, b'{}') if len(tokens) == 1 else (200, {}, b'{"token": "mine"}')
+        if path.startswith('/v2/tests') and sent != 'Bearer mine':
+            return 401, {'WWW-Authenticate': f'Bearer realm="http://{front.host}/token",service="reg"'}, b'{}'
+    with Front(plain, before=before) as front:
+        p = ctl('hash', cache.flag, url(front.port), env=user(**{front.host: BASIC}))
+    assert p.returncode == 0 and 'is refused' not in p.stderr, p.stderr
+    assert set(tokens) == {f'Basic {BASIC}'} and len(tokens) > 1
 
 
 # ---- where an upload goes ----
