@@ -263,13 +263,63 @@ static int join(char **to, const char *value)
 	return 0;
 }
 
+/* Is `next` one of the words? */
+static bool has_next(const char *words, size_t n)
+{
+	for (size_t i = 0, end; i < n; i = end + 1) {
+		for (end = i; end < n && words[end] != ' ' && words[end] != '\t'; end++)
+			;
+		if (end - i == 4 && strncasecmp(words + i, "next", 4) == 0)
+			return true;
+	}
+	return false;
+}
+
 /*
- * RFC 8288: <URL>; rel="next", perhaps as one of several. One that is too long is left out, as is
- * one in another form.
+ * Reads the parameters of a link, each `; NAME=WORD` or `; NAME="TEXT"`, up to the comma behind
+ * them. *ret_next: the first rel has `next` among its relation types.
  */
+static const char *link_parameters(const char *value, bool *ret_next)
+{
+	bool known = false;
+
+	*ret_next = false;
+	while (*value && *value != ',') {
+		const char *name, *text;
+		size_t n_name, n;
+
+		name = value += strspn(value, "; \t");
+		n_name = strcspn(name, "=;, \t");
+		value = name + n_name;
+		value += strspn(value, " \t");
+		if (*value != '=') {
+			/* it has no value */
+			continue;
+		}
+		value++;
+		value += strspn(value, " \t");
+		text = value + (*value == '"');
+		if (*value == '"') {
+			for (n = 0; text[n] && text[n] != '"'; n++)
+				n += text[n] == '\\' && text[n + 1];
+			value = text + n + (text[n] == '"');
+		} else {
+			n = strcspn(text, ";, \t");
+			value = text + n;
+		}
+		if (n_name != 3 || strncasecmp(name, "rel", 3) != 0 || known)
+			continue;
+		known = true;
+		*ret_next = has_next(text, n);
+	}
+	return value;
+}
+
+/* RFC 8288: <URL>; rel="next", perhaps as one of several. One that is too long is left out. */
 static void header_link(struct http_response *response, const char *value)
 {
-	const char *end, *rel;
+	const char *end;
+	bool next;
 
 	for (; *value == '<'; value += strspn(value, ", \t")) {
 		const char *url = value + 1;
@@ -277,12 +327,8 @@ static void header_link(struct http_response *response, const char *value)
 		end = strchr(url, '>');
 		if (!end)
 			return;
-		value = end + strcspn(end, ",");
-		rel = memmem(end, (size_t)(value - end), "rel=", 4);
-		if (!rel ||
-		    (strncasecmp(rel + 4, "\"next\"", 6) != 0 &&
-		     strncasecmp(rel + 4, "next", 4) != 0) ||
-		    (size_t)(end - url) >= sizeof(response->next))
+		value = link_parameters(end + 1, &next);
+		if (!next || (size_t)(end - url) >= sizeof(response->next))
 			continue;
 		memcpy(response->next, url, (size_t)(end - url));
 		response->next[end - url] = '\0';

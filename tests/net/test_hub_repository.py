@@ -697,6 +697,19 @@ def test_next_page(cache, how):
         assert not other.asked and set(hub.tokens) == {f'Bearer {TOKEN}'}
 
 
+@pytest.mark.parametrize('parameters, goes_on', [
+    ('rel="last next"', True), ('rel="next\tlast"', True), ('rel=next', True), ('Rel = "NEXT"', True), ('rel=Next;title=x', True),
+    ('title="a, b; rel=\\"prev\\""; rel="next"', True), ('anchor; rel="next"; rel="prev"', True),
+    ('rel="prev"; rel="next"', False), ('rel="nextpage"', False), ('xrel="next"', False), ('title="rel=next"', False)])
+def test_next_by_relation(cache, parameters, goes_on):
+    """RFC 8288: types of relation are words of either case in the first rel, quoted or not; other texts are no types."""
+    with HubServer({NAME: Repo(files(5), page=4)}) as hub:
+        hub.change = lambda p, s, h, b: (s, h | {'Link': h['Link'].replace('rel="next"', parameters)}, b) if 'Link' in h else None
+        p = ctl('ls', cache.flag, 'hf://me/my-model', env=env(hub))
+        assert p.returncode == 0 and all(f'model/{name}' in p.stdout for name in files(5)) == goes_on, p.stderr
+        assert len([p for p in hub.asked if '/tree/' in p]) == (3 if goes_on else 1)
+
+
 def test_marked_files(cache):
     """What the hub's scan found is said, in a line for each of a few."""
     marks = {'a.bin': 'unsafe', 'b.bin': 'suspicious', 'c.bin': 'caution', 'd.bin': 'safe', 'e.bin': 'queued'}
