@@ -230,12 +230,15 @@ static void remember(struct push *p, const struct push_blob *b, enum push_way wa
 }
 
 /* Does the status refuse the body? A failure that may pass does not, nor does a missing right. */
-static bool is_refusal(const struct http_request *q, int status)
+static bool is_refusal(const struct push_blob *b, const struct http_request *q, int status)
 {
 	int r = http_status_errno(status);
 
 	/* a proxy in front of the registry may forbid the method, or not know it */
 	if (q->method == HTTP_PATCH && (status == 403 || status == 501))
+		return true;
+	/* or a body of its size, in parts and as a whole */
+	if (status == 403 && b->refused[PUSH_PARTS])
 		return true;
 	return r < 0 && r != -EACCES && !error_passes(r);
 }
@@ -255,6 +258,23 @@ static bool lower(struct push *p, struct push_blob *b, const struct http_request
 		return false;
 	while (most > less && !atomic_compare_exchange_weak(&p->most, &most, less))
 		;
+	return true;
+}
+
+/*
+ * Both ways were refused, perhaps for the size alone, which some proxies say by 400 or 403. True:
+ * the blob is sent in smaller parts, of two sizes at most.
+ */
+static bool shrink(struct push *p, struct push_blob *b, int status)
+{
+	uint64_t most = atomic_load(&p->most), less = most > SMALL ? SMALL : SMALLEST;
+
+	if ((status != 400 && status != 403) || b->size <= less || less < b->least ||
+	    most <= less || atomic_load(&p->refuses[PUSH_PARTS]))
+		return false;
+	while (most > less && !atomic_compare_exchange_weak(&p->most, &most, less))
+		;
+	b->refused[PUSH_PARTS] = false;
 	return true;
 }
 
@@ -282,6 +302,10 @@ static int find_way(struct push *p, struct push_blob *b, const struct http_reque
 		return -EAGAIN;
 	}
 	b->refused[way] = true;
+	if (b->refused[!way] && shrink(p, b, status)) {
+		forget(p, b);
+		return 1;
+	}
 	if (b->refused[!way] || atomic_load(&p->refuses[!way]) || b->size == 0 ||
 	    (way == PUSH_WHOLE && status == 413))
 		return 0;
@@ -302,7 +326,7 @@ static int put(struct push *p, struct push_blob *b, const struct http_request *q
 	r = push_ask(p, q, &a);
 	if (r < 0)
 		return r;
-	if (is_refusal(q, a.head.status))
+	if (is_refusal(b, q, a.head.status))
 		r = find_way(p, b, q, a.head.status, again);
 	if (r == 0)
 		r = check(p, name_of(b), &a);

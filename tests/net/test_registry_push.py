@@ -314,9 +314,14 @@ PATCHED = refuses(416, lambda method, n: method == 'PATCH' and n > 4 * MIB)
     (33 * MIB, PATCHED, [PARTS] + 2 * (8 * [('PATCH', 4 * MIB)] + [('PATCH', MIB)])),
     # nginx as it is when it is installed, in front of a registry
     (5 * MIB, refuses(413, lambda method, n: n > MIB), [('PUT', 5 * MIB), ('PATCH', 4 * MIB)] + 10 * [('PATCH', MIB)]),
+    # proxies that say so in other words
+    (5 * MIB, refuses(400, lambda method, n: n > 2 * MIB),
+     [('PUT', 5 * MIB), ('PATCH', 5 * MIB), ('PATCH', 4 * MIB)] + 10 * [('PATCH', MIB)]),
+    *((33 * MIB, refuses(status, lambda method, n: n > 5 * MIB),
+       [PARTS, WHOLE] + 2 * (8 * [('PATCH', 4 * MIB)] + [('PATCH', MIB)])) for status in (400, 403)),
     # JFrog's was known to take parts only, which a small file finds out
     (5 * MIB, refuses(405, lambda method, n: method == 'PUT' and n > 0), 2 * [('PATCH', 5 * MIB)])],
-    ids=['405', '400', '403', '404', '501', 'ghcr', 'nginx', 'parts'])
+    ids=['405', '400', '403', '404', '501', 'ghcr', 'nginx', 'small 400', 'large 400', 'large 403', 'parts'])
 def test_dialects(work, registry, size, answer, wanted):
     """What is refused in one way is sent in another, which the next file goes at once; what was taken is not sent again."""
     c, url, sent = Carton(method='stored'), to(registry, work), []
