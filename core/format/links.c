@@ -97,13 +97,7 @@ static int add_size(struct reader *rd, const struct toml_step *key, const struct
 	return 0;
 }
 
-/* Another program may know the scheme. A malformed URL of http is a mistake for all programs. */
-static bool may_be_of_others(const struct toml_value *v)
-{
-	return v->type == TOML_STRING && strncasecmp(v->str, "http://", 7) != 0 &&
-	       strncasecmp(v->str, "https://", 8) != 0;
-}
-
+/* A text that is no URL that we can ask is never asked, so it counts as a URL that fails. */
 static int leave_out_url(struct link *link, size_t line, const char *why)
 {
 	if (!link->bad_url) {
@@ -140,8 +134,8 @@ static int add_url(struct reader *rd, struct link *link, const struct toml_value
 	if (rd->total++ >= MAX_LINK_URLS)
 		return -EFBIG;
 	if (fault)
-		return may_be_of_others(v) ? leave_out_url(link, v->line, fault) :
-					     set_fault(link, v->line, fault);
+		return v->type == TOML_STRING ? leave_out_url(link, v->line, fault) :
+						set_fault(link, v->line, fault);
 	_Static_assert(MAX_HASH_URLS == 256, "as the message says");
 	if (link->n_urls == MAX_HASH_URLS)
 		return set_fault(link, v->line, "more than 256 URLs");

@@ -177,7 +177,8 @@ def test_failover(linked, fault, kind):
 
 
 @pytest.mark.parametrize('bad', ['ftp://mirror.example/x', 'file:///srv/x', 'htps://host/x', 'http:/host/x',
-                                 'nothing', 's3://'])
+                                 'nothing', 's3://', 'http://', 'HTTPS://[::1', 'http://a b/',
+                                 'http://127.0.0.1:99999/'])
 def test_url_that_nobody_can_ask(linked, fault, work, bad):
     """It counts as one that fails; where it is the only one, the file has none."""
     data = fault_bytes(10)
@@ -530,7 +531,7 @@ HASH = digest(b'x')
     (f"version = 1\n[urls]\n{HASH} = ['ftp://h/x']\n", 'LINKS: line 3: .*http'),
     (f"version = 1\n[urls]\n{HASH} = ['file:///etc/passwd']\n", 'LINKS: line 3: .*http'),
     (f"version = 1\n[urls]\n{HASH} = ['nothing']\n", 'LINKS: line 3: .*URL'),
-    (f"version = 1\n[urls]\n{HASH} = ['http://h/x', 'http://']\n", 'LINKS: line 3'),
+    (f"version = 1\n[urls]\n{HASH} = ['http://', 'https://[::1']\n", 'LINKS: line 3'),
     ("version = 1\n[urls]\n", 'model/x.*neither the carton nor LINKS'),
     (b'\xff\xfe', 'LINKS: line 1'), ('', 'LINKS: .*version'),
 ])
