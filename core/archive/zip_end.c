@@ -10,6 +10,9 @@
 /* end records in the data of the last entries: as many nested zips as find room there */
 #define MAX_OTHER_ENDS 256
 
+/* a block of bsdtar, less the one byte of it that is used at least */
+#define MAX_PADDING 10239
+
 /* The central directory, by the EOCD or the zip64 record. */
 struct end {
 	uint64_t entries;
@@ -18,19 +21,36 @@ struct end {
 };
 
 /*
- * Finds the EOCD whose comment ends at the end of the file. A second candidate, or a signature
- * inside the comment, is refused: readers would disagree.
+ * Does an end record whose comment ends at tail[end] end the archive? bsdtar fills the last block
+ * of what it writes to a pipe with zeros. Python looks for the record behind which there are at
+ * most UINT16_MAX bytes.
+ */
+static bool ends_archive(const uint8_t *tail, size_t n, size_t end, size_t comment)
+{
+	size_t padding = n - end;
+
+	if (end > n || padding > MAX_PADDING || comment + padding > UINT16_MAX)
+		return false;
+	while (end < n && tail[end] == 0)
+		end++;
+	return end == n;
+}
+
+/*
+ * Finds the EOCD whose comment ends at the end of the file, or at zeros there. A second candidate,
+ * or a signature behind the record, is refused: readers would disagree.
  */
 static int find_eocd(const struct zip *z, const uint8_t *tail, size_t n, size_t *ret_at)
 {
-	size_t found = SIZE_MAX;
+	size_t found = SIZE_MAX, comment;
 	bool any = false;
 
 	for (size_t i = 0; i + EOCD_SIZE <= n; i++) {
 		if (tail[i] != 'P' || get_le32(tail + i) != EOCD_SIG)
 			continue;
 		any = true;
-		if (i + EOCD_SIZE + get_le16(tail + i + 20) != n) {
+		comment = get_le16(tail + i + 20);
+		if (!ends_archive(tail, n, i + EOCD_SIZE + comment, comment)) {
 			if (found != SIZE_MAX)
 				return zip_refuse(
 					"the archive comment contains a second end record");
@@ -41,7 +61,10 @@ static int find_eocd(const struct zip *z, const uint8_t *tail, size_t n, size_t 
 		found = i;
 	}
 	if (found == SIZE_MAX && any)
-		return zip_refuse("data after the end record, or its comment length is wrong");
+		return zip_refuse(
+			"data after the end record that is more than padding of %d zeros, "
+			"or its comment length is wrong",
+			MAX_PADDING);
 	if (found == SIZE_MAX)
 		return what_refuse(z->source, "is not a zip file, or was cut off: it has no end of "
 					      "central directory record; was it downloaded to its "

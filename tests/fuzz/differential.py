@@ -238,6 +238,13 @@ def forms():
             yield (f'begins with {mark!r}, counted {counted}',
                    Zip([Entry('a', b'1'), Entry('b', b'2')], prefix=mark, prefix_counted=counted),
                    everyone if counted and mark in (b'PK00', b'PK\7\10') else ())
+    for n in (1, 5000, 10239):
+        for comment in (b'', b'text', bytes(9)):
+            z = Zip([Entry('a', b'1')], comment=comment, trailing=bytes(n))
+            yield f'{n} zeros behind {comment!r}', z, everyone
+    yield 'zeros behind the longest comment', Zip([Entry('a', b'1')], comment=b'c' * MAX16, trailing=b'\0'), ()
+    yield 'a block of zeros behind it', Zip([Entry('a', b'1')], trailing=bytes(10240)), ()
+    yield 'zeros and a byte behind it', Zip([Entry('a', b'1')], trailing=bytes(99) + b'\1'), ()
     for disks in (0, 2, MAX32):
         for end in ({}, {'cd_offset': 32}, {'cd_size': 47}, {'here': 1, 'total': 1, 'cd_size': 47, 'cd_offset': 32}):
             yield (f'{disks} disks, {end}', Zip([Entry('a', b'1')], zip64_end=True, locator={'disks': disks}, end=end),

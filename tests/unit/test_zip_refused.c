@@ -233,6 +233,7 @@ static void test_inserted(void **state)
 		struct zip_made z = zip_make(good_files, ARRAY_SIZE(good_files),
 					     (struct zip_end){ .zip64 = wide });
 		char *more = must(malloc(z.out.len + 1));
+		bool padded;
 
 		(void)state;
 		for (size_t at = 0; at <= z.out.len; at++)
@@ -240,7 +241,10 @@ static void test_inserted(void **state)
 				memcpy(more, z.out.data, at);
 				more[at] = (char)byte;
 				memcpy(more + at + 1, z.out.data + at, z.out.len - at);
-				assert_int_equal(read_all(more, z.out.len + 1), -EBADMSG);
+				/* a zero behind it is padding, also where its last bytes are zeros */
+				padded = byte == 0 && memcmp(more, z.out.data, z.out.len) == 0;
+				assert_int_equal(read_all(more, z.out.len + 1),
+						 padded ? 0 : -EBADMSG);
 			}
 		free(more);
 		buf_finish(&z.out);
@@ -441,6 +445,47 @@ static void test_second_end(void **state)
 	assert_int_equal(read_all(z.out.data, z.out.len), -EBADMSG);
 	assert_says(seen, "second end record");
 	buf_finish(&z.out);
+	carton_log_set(NULL, NULL);
+}
+
+/* Zeros behind the end record, as bsdtar writes them to a pipe. */
+static void test_padding(void **state)
+{
+	static const struct {
+		size_t n, last; /* bytes; the value of the last one */
+		const char *comment, *says;
+	} cases[] = {
+		{ 1, 0, NULL, NULL },
+		{ 10239, 0, NULL, NULL },
+		{ 10239, 0, "c", NULL },
+		{ 10240, 0, NULL, "data after the end record" },
+		{ 1, 1, NULL, "data after the end record" },
+		{ 5000, 1, "c", "data after the end record" },
+		{ 30, 0,
+		  "PK\x05\x06"
+		  "4444444444444444\1",
+		  "two end records" },
+		{ 30, 0, "c PK\x05\x06", "two end records" },
+		{ 17, 0, "c PK\x05\x06", "second end record" },
+	};
+	struct zip_file file = { .name = "a", .data = "x", .n = 1 };
+	struct log_seen *seen = log_watch();
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct zip_made z = zip_make(&file, 1,
+					     (struct zip_end){ .comment = cases[i].comment });
+		uint8_t *padding = calloc(1, cases[i].n);
+
+		assert_non_null(padding);
+		padding[cases[i].n - 1] = (uint8_t)cases[i].last;
+		assert_int_equal(buf_add(&z.out, padding, cases[i].n), 0);
+		assert_int_equal(read_all(z.out.data, z.out.len), cases[i].says ? -EBADMSG : 0);
+		if (cases[i].says)
+			assert_says(seen, cases[i].says);
+		free(padding);
+		buf_finish(&z.out);
+	}
 	carton_log_set(NULL, NULL);
 }
 
@@ -820,6 +865,7 @@ int main(void)
 		cmocka_unit_test(test_local_directory),
 		cmocka_unit_test(test_bit_flips),
 		cmocka_unit_test(test_second_end),
+		cmocka_unit_test(test_padding),
 		cmocka_unit_test(test_names_clash),
 		cmocka_unit_test(test_extra_fields),
 		cmocka_unit_test(test_unicode_paths),
