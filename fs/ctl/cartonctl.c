@@ -18,6 +18,7 @@
 #include "common/end_first.h"
 #include "common/privacy.h"
 #include "common/progress.h"
+#include "process/descriptors.h"
 #include "process/sandbox.h"
 #include "ctl/term.h"
 #include "common/text.h"
@@ -413,6 +414,10 @@ int main(int argc, char **argv)
 	signal(SIGPIPE, SIG_DFL);
 	signals_begin();
 	privacy_no_core_dumps();
+	if (descriptors_open_standard() < 0) {
+		perror("cartonctl: /dev/null");
+		return EXIT_BAD;
+	}
 	term_open();
 	status = ctl_parse(argc, argv, commands, &a);
 	if (status == EXIT_GOOD)

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cartonfs: mounts a carton. */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "mount/keep_files.h"
 #include "process/descriptors.h"
@@ -14,20 +12,6 @@
 #include "common/privacy.h"
 #include "mount/session.h"
 #include "common/text.h"
-
-/*
- * Opens /dev/null for each of stdin, stdout and stderr that is closed. Otherwise the carton could
- * be opened as descriptor 0 to 2, which the daemon replaces with /dev/null.
- */
-static int open_standard_files(void)
-{
-	int fd;
-
-	do
-		fd = open("/dev/null", O_RDWR);
-	while (fd >= 0 && fd <= STDERR_FILENO);
-	return fd < 0 ? -1 : close(fd);
-}
 
 /* Flushes stdout. Returns the exit status: output that cannot be written is an error. */
 static int flush(void)
@@ -46,7 +30,7 @@ int main(int argc, char **argv)
 	signals_begin();
 	privacy_no_core_dumps();
 	descriptors_close_inherited(argc, argv);
-	if (open_standard_files() < 0) {
+	if (descriptors_open_standard() < 0) {
 		perror("cartonfs: /dev/null");
 		return EXIT_SYSTEM;
 	}

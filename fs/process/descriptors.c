@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "process/descriptors.h"
 
+#include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,4 +73,13 @@ void descriptors_close_inherited(int argc, char **argv)
 		from = k.list[i] + 1;
 	}
 	syscall(SYS_close_range, from, ~0U, 0);
+}
+
+int descriptors_open_standard(void)
+{
+	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+		if (fcntl(fd, F_GETFD) < 0 &&
+		    open("/dev/null", fd == STDOUT_FILENO ? O_RDONLY : O_RDWR) < 0)
+			return -1;
+	return 0;
 }

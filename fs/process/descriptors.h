@@ -10,4 +10,11 @@
  */
 void descriptors_close_inherited(int argc, char **argv);
 
+/*
+ * Opens /dev/null for each of stdin, stdout and stderr that is closed: another file that got its
+ * number would get messages, or be replaced by a daemon. Writes to such a stdout fail, so output
+ * that nobody can get is an error. 0; or -1, and errno is set.
+ */
+int descriptors_open_standard(void);
+
 #endif

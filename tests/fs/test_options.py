@@ -657,6 +657,14 @@ def test_output_that_cannot_be_written(word):
     assert (p.returncode, p.stderr) == (2, 'cartonfs: cannot write: No space left on device\n')
 
 
+@pytest.mark.parametrize('word', ['-h', '-V', '--x-words'])
+@pytest.mark.parametrize('program, status', [(CARTONFS, 2), (CARTONCTL, 1)])
+def test_output_that_is_closed(program, status, word):
+    p = run('sh', '-c', 'exec "$0" "$1" >&-', program, word)
+    assert p.returncode == status
+    assert p.stderr == f'{os.path.basename(program)}: cannot write: Bad file descriptor\n'
+
+
 def test_daemon_lets_go(sample_carton, mount, work):
     """A daemon holds no terminal and no working directory of its caller."""
     with mount(sample_carton[0], cwd=work) as m:
