@@ -37,10 +37,11 @@ struct output {
 	const char *warning;	       /* in front of a line */
 	struct writer *_Atomic writer; /* set once threads of the library may run */
 	bool ended;
+	unsigned lost; /* lines that nobody took, before there was a writer */
 };
 
-static struct output to_stderr = { STDERR_FILENO, "", NULL, false };
-static struct output to_error_file = { -1, "", NULL, false };
+static struct output to_stderr = { STDERR_FILENO, "", NULL, false, 0 };
+static struct output to_error_file = { -1, "", NULL, false, 0 };
 
 /* A writer_fn. */
 static void write_line(void *ctx, const struct writer_line *line)
@@ -57,6 +58,20 @@ static void write_line(void *ctx, const struct writer_line *line)
 		writer_bytes(o->fd, line->text, strlen(line->text));
 }
 
+/* Writes a line without a writer. Waits once, and for a second at most. */
+static void write_now(struct output *o, const char *line)
+{
+	char text[128] = "";
+
+	if (o->lost)
+		snprintf(text, sizeof(text), "%scartonfs: %u " WRITER_LOST "\n", o->warning,
+			 o->lost);
+	if (writer_bytes_soon(o->fd, text, strlen(text), 0))
+		o->lost = *text ? 0 : o->lost;
+	if (!line || !writer_bytes_soon(o->fd, line, strlen(line), o->lost ? 0 : 1000))
+		o->lost++;
+}
+
 /* Writes a line, or no line if there is no file for it. */
 __attribute__((format(printf, 2, 3))) static void put(struct output *o, const char *fmt, ...)
 {
@@ -71,7 +86,7 @@ __attribute__((format(printf, 2, 3))) static void put(struct output *o, const ch
 	if (o->writer) {
 		writer_put(o->writer, &line, true);
 	} else {
-		write_line(o, &line);
+		write_now(o, line.text);
 		free(line.text);
 	}
 }
@@ -102,6 +117,10 @@ void report_serving(struct report *t)
 		to_stderr.writer = writer_start(write_line, &to_stderr);
 	if (to_error_file.fd >= 0)
 		to_error_file.writer = writer_start(write_line, &to_error_file);
+	if (to_stderr.writer)
+		writer_lost(to_stderr.writer, to_stderr.lost);
+	if (to_error_file.writer)
+		writer_lost(to_error_file.writer, to_error_file.lost);
 }
 
 static const int priorities[] = { LOG_ERR, LOG_WARNING, LOG_WARNING, LOG_INFO, LOG_DEBUG };

@@ -44,6 +44,24 @@ void writer_bytes(int fd, const char *data, size_t n)
 	}
 }
 
+bool writer_bytes_soon(int fd, const char *data, size_t n, int ms)
+{
+	while (n > 0) {
+		/* a pipe that can be written to has room for so many */
+		size_t part = n < PIPE_BUF ? n : PIPE_BUF;
+		int ready = poll(&(struct pollfd){ fd, POLLOUT, 0 }, 1, ms);
+
+		if (ready < 0 && errno == EINTR)
+			continue;
+		if (ready <= 0)
+			return false;
+		writer_bytes(fd, data, part);
+		data += part;
+		n -= part;
+	}
+	return true;
+}
+
 /* Lock held; releases it while it writes. Without a line, says how many are lost. */
 static void write_next(struct writer *w)
 {

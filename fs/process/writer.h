@@ -50,4 +50,10 @@ void writer_stop(struct writer *w);
 /* Writes all bytes, unless an error ends it. Waits for room. */
 void writer_bytes(int fd, const char *data, size_t n);
 
+/*
+ * The same without a thread: waits for room for `ms` at most, and then gives up. False: the bytes,
+ * or some at the end, were not taken.
+ */
+bool writer_bytes_soon(int fd, const char *data, size_t n, int ms);
+
 #endif

@@ -106,6 +106,29 @@ def test_in_the_foreground(damaged, work, point, who, to):
         harness.abandon(where, [])
 
 
+def test_full_from_the_start(damaged, point):
+    """Also what libfuse says with -d before the mount is there waits for nobody."""
+    where = point()
+    r, w = os.pipe()
+    room = fcntl.fcntl(w, fcntl.F_SETPIPE_SZ, 4096)
+    os.write(w, b'-' * (room - 1) + b'\n')
+    p = subprocess.Popen([CARTONFS, '-d', damaged, where], env=environment(), stdin=subprocess.DEVNULL, stderr=w)
+    try:
+        eventually('a mount', lambda: mountinfo(where))
+        with at_once(TIMEOUT):
+            assert harness.read_file(os.path.join(where, 'model/good')) == b'good'
+        assert ' lines of the log are missing here' in read_some(r, lambda text: ' lines of the log' in text)
+        with at_once(TIMEOUT):
+            p.send_signal(signal.SIGTERM)
+            assert p.wait(EXIT_S * SLOW) == 0
+    finally:
+        p.kill()
+        p.wait()
+        os.close(r)
+        os.close(w)
+        harness.abandon(where, [])
+
+
 @pytest.mark.parametrize('ending', [False, True])
 def test_syslog(damaged, work, point, who, ending):
     """syslog(3) of these tests opens a file: here it waits in that until somebody reads."""
