@@ -206,6 +206,7 @@ int load_tree(const struct load_input *in, struct tree **ret, size_t *ret_faults
 		.links = in->links,
 		.store = in->store,
 		.bare = in->bare,
+		.said_bad_url = in->held,
 	};
 	int r = tree_new(in->date ? in->date : l.c->mtime, &l.tree);
 

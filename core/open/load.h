@@ -64,6 +64,7 @@ struct load_input {
 	bool keep_going;
 	bool bare;    /* the tree gets no MANIFEST */
 	int64_t date; /* of all; 0: those that follow from content, or of files that have dates */
+	bool held;    /* nothing is fetched: bad URLs of LINKS are not logged */
 };
 
 /*

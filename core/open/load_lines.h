@@ -22,7 +22,7 @@ struct loader {
 	struct tree *tree;
 	bool bare;
 	size_t faults;
-	bool said_bad_url; /* it was logged that a URL of LINKS is left out */
+	bool said_bad_url; /* logged that a URL of LINKS is left out, or not to be logged */
 
 	/* The lines without a fault, their entries (NO_ENTRY: none), and those that are special. */
 	const uint32_t *lines; /* those of `m`, or */

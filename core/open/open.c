@@ -296,7 +296,7 @@ static int open_parts(struct carton_source *s, enum opening how)
 	if (r == 0)
 		r = load_tree(&(struct load_input){ c->container, c->manifest, c->links, c->store,
 						    c->late.manifest, options->keep_going, c->bare,
-						    options->date },
+						    options->date, how == OPEN_HELD },
 			      &c->tree, &c->faults);
 	if (r == 0 && c->remote_source)
 		remote_source_opened(c->remote_source, c->cache);

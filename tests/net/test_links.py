@@ -185,6 +185,8 @@ def test_url_that_nobody_can_ask(linked, fault, work, bad):
     m, c = linked(x=(data, bad, fault.url('good', size=10), bad))
     assert len(lines_of(m.log(), r'warning: LINKS: line 3: .*"model/x" is fetched from its other URLs')) == 1, m.log()
     as_expected(m, c)
+    p = ctl('repack', work / 'm.carton', work / 're.carton')
+    assert len(lines_of(p.stderr, 'fetched from its other URLs')) == 1, p.stderr
     carton_of(work, 'alone.carton', x=(data, bad))
     p = ctl('ls', work / 'alone.carton', check=False)
     assert p.returncode == 1 and 'LINKS: line 3: ' in p.stderr and 'needed by "model/x"' in p.stderr
