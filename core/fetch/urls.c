@@ -141,6 +141,19 @@ static void log_failure(struct url *u, bool trusted)
 			    *u->reason ? ": " : "", u->reason, advice(u, trusted));
 }
 
+/*
+ * One machine of many may lack what the others have, or answer with something else. As the
+ * function of this name in transfer.c, of what is not asked for in pieces.
+ */
+static bool may_be_odd(const struct fetcher *x, int error)
+{
+	if (!x->f.check)
+		return false;
+	/* a wrong answer may have no status that counts, such as one that contradicts itself */
+	return error == -EPROTO ? !fetch_is_part(x) :
+				  (error == -EACCES || error == -ENOENT) && x->u->status >= 400;
+}
+
 static bool check_failure(const struct fetcher *x, struct url *u, int error)
 {
 	/* there may be a fault with ranges; all else is a miss, for good unless it may pass */
@@ -164,9 +177,7 @@ static bool check_failure(const struct fetcher *x, struct url *u, int error)
 		u->no_resume = true;
 		return !u->exhausted;
 	}
-	/* one machine of many may lack what the others have */
-	if ((error == -EACCES || error == -ENOENT) && u->status >= 400 && x->f.check && !u->again &&
-	    url_is_last(x)) {
+	if (may_be_odd(x, error) && !u->again && url_is_last(x)) {
 		u->again = true;
 		return true;
 	}

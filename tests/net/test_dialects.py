@@ -208,17 +208,42 @@ def test_odd_answer_behind_a_redirect(fault, cache, url):
     assert len(fault.requests('go')) >= 2
 
 
+def linked(fault, **kind):
+    """A carton that has a file only by LINKS."""
+    c = LinkedCarton(method='stored').link('model/l', X, fault.url('l', file='l.bin', **kind))
+    with open(os.path.join(fault.root, 'l.bin'), 'wb') as f:
+        f.write(X)
+    return c.write(os.path.join(fault.root, 'linked.carton'))
+
+
 @pytest.mark.parametrize('status', [403, 404])
 def test_one_odd_answer_for_a_whole_file(fault, mount, cache, url, status):
     """Also a file that only LINKS leads to, where no other place has it."""
-    c = LinkedCarton(method='stored')
-    c.link('model/l', X, fault.url('l', file='l.bin', odd=f'1:{status}'))
-    with open(os.path.join(fault.root, 'l.bin'), 'wb') as f:
-        f.write(X)
-    c.write(os.path.join(fault.root, 'linked.carton'))
+    linked(fault, odd=f'1:{status}')
     with mount(os.path.join(fault.root, 'linked.carton'), *PRIVATE, *cache.options) as m:
         assert m.read('model/l') == X
     assert fault.requests('l')[0]['status'] == status
+
+
+@pytest.mark.parametrize('status', [206, 400, 402, 403, 404, 405, 406, 409, 418, 421])
+def test_odd_answer_once_its_size_is_known(fault, mount, cache, url, status):
+    """The request for all of it is made again, once, on another connection."""
+    linked(fault, odd=f'2:{status}')
+    with mount(os.path.join(fault.root, 'linked.carton'), *PRIVATE, *cache.options) as m:
+        assert m.read('model/l') == X
+    asked = fault.requests('l')
+    assert [r['status'] for r in asked] == [200, status, 200] and asked[2]['conn'] != asked[1]['conn']
+
+
+@pytest.mark.parametrize('status', [400, 409, 418])
+def test_odd_answers_for_a_whole_file(fault, mount, cache, url, status):
+    """A file that is refused each time: two questions for its size, one for its first piece, then twice for all."""
+    linked(fault, fail=f'9999:{status}')
+    with mount(os.path.join(fault.root, 'linked.carton'), *PRIVATE, *cache.options) as m:
+        with pytest.raises(OSError, match='Input/output error'):
+            m.read('model/l')
+    assert [(r['method'], r['h'].get('range')) for r in fault.requests('l')] == [
+        ('HEAD', None), ('GET', 'bytes=0-0'), ('GET', 'bytes=0-524287'), ('GET', None), ('GET', None)]
 
 
 # ---- authorities and proxies ----
