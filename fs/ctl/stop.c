@@ -2,6 +2,7 @@
 /* `cartonctl stop`: unmounts, or lists the processes that prevent it. */
 #include <dirent.h>
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -187,12 +188,24 @@ static int open_daemon(const struct ctl_mount *m, bool *ret_silent)
 	return fd;
 }
 
+/* Is a part of the file system mounted elsewhere in this namespace, as by mount --bind? */
+static bool is_elsewhere(const struct ctl_mount *m, struct mountinfo_copy *ret)
+{
+	FILE *f = fopen("/proc/self/mountinfo", "re");
+	bool found = f && mountinfo_find(f, NULL, m->device, ret) > 0 &&
+		     strcmp(ret->type, MOUNTINFO_TYPE) == 0;
+
+	if (f)
+		fclose(f);
+	return found;
+}
+
 static int stop(const struct ctl_mount *m)
 {
 	bool silent;
 	struct pollfd daemon = { .fd = open_daemon(m, &silent), .events = POLLIN };
 	struct mountinfo_copy top;
-	char why[UNMOUNT_TEXT];
+	char why[UNMOUNT_TEXT], word[PATH_MAX];
 	int r, status = EXIT_GOOD;
 
 	/* this process may have been started in the mount */
@@ -210,6 +223,11 @@ static int stop(const struct ctl_mount *m)
 		status = ctl_failed(m->path, r);
 	} else if (silent) {
 		ctl_refuse(m->path, "unmounted; " CTL_NO_ANSWER " It ends when it goes on");
+	} else if (is_elsewhere(m, &top) && (daemon.fd < 0 || poll(&daemon, 1, 0) == 0)) {
+		text_line(stderr,
+			  "cartonctl: %s: unmounted, but it is also mounted at %s: run umount %s, "
+			  "so that its process ends",
+			  m->path, top.path, carton_shell_word(top.path, word, sizeof(word)));
 	} else if (daemon.fd >= 0 && poll(&daemon, 1, END_MS) == 0) {
 		ctl_refuse(m->path, "unmounted, but its process has not ended: another mount "
 				    "namespace, such as a "

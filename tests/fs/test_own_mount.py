@@ -183,6 +183,23 @@ def test_parent_covered(sample_carton, work):
 
 
 @pytest.mark.parametrize('part', ['', 'model'])
+def test_stop_with_a_bind_mount(sample_carton, mount, work, part):
+    """It says where the file system is mounted besides, whole or in part, and does not wait for the end."""
+    other = work / 'a bind'
+    other.mkdir()
+    with mount(sample_carton[0]) as m:
+        assert run('mount', '--bind', os.path.join(m.path, part), other).returncode == 0
+        try:
+            p = ctl('stop', m.path)
+        finally:
+            assert run('umount', other).returncode == 0
+        assert p.stderr == (f"cartonctl: {m.path}: unmounted, but it is also mounted at {other}: "
+                            f"run umount '{other}', so that its process ends\n"), p.stderr
+        assert p.returncode == 0 and mountinfo(m.path) is None
+        m.wait_end()
+
+
+@pytest.mark.parametrize('part', ['', 'model'])
 def test_stop_with_something_on_top(sample_carton, mount, who, part):
     with mount(sample_carton[0], uid=who) as m:
         where = m / part if part else m.path
