@@ -411,7 +411,7 @@ bool http_token_forgoes(struct http_stream *s)
 
 	if (!s->asks)
 		return ended && status == 401 && forget_login(s, l);
-	/* 407 is about a proxy; ghcr.io says 403 of a login that has ended, others 400, 404 or 422 */
+	/* 407 is about a proxy; of a login that has ended ghcr.io says 403, others 400 or 422 */
 	if (status < 400 || status == 407 || status > 499 ||
 	    error_passes(http_status_errno(status)))
 		return false;

@@ -36,7 +36,7 @@
 
 #define MOUNTPOINT "/proc"
 #define MAX_DATAGRAMS 16 /* whose answers the socket holds until they are read */
-#define MAX_TEXT 2048 /* of the mounter */
+#define MAX_TEXT 2048	 /* of the mounter */
 #define HEADER_FILE "/h/f"
 #define NETRC "/h/.netrc"
 #define MAX_FDS 48 /* that a run may have open */
