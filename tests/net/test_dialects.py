@@ -8,7 +8,7 @@ import os
 import pytest
 
 from harness import CARTONCTL, ctl, run
-from origin import MIB, PRIVATE, LinkedCarton, fault_bytes, lines_of, nginx_at
+from origin import MIB, PRIVATE, LinkedCarton, digest, fault_bytes, lines_of, nginx_at
 from rawhttp import Raw, head, right
 from served import Handler, Served
 from tensorfiles import weights
@@ -233,6 +233,20 @@ def test_odd_answer_once_its_size_is_known(fault, mount, cache, url, status):
         assert m.read('model/l') == X
     asked = fault.requests('l')
     assert [r['status'] for r in asked] == [200, status, 200] and asked[2]['conn'] != asked[1]['conn']
+
+
+@pytest.mark.parametrize('status', [206, 400, 402, 405, 406, 409, 418, 421])
+def test_odd_answer_first(fault, mount, cache, work, status):
+    """To the first request for a file of which `link` has written the size."""
+    path = Carton(method='stored').add('model/l', X).write(work / 'm.carton')
+    with open(os.path.join(fault.root, 'l.bin'), 'wb') as f:
+        f.write(X)
+    p = ctl('link', f'--url={fault.url("{sha256}", file="l.bin", odd=f"1:{status}")}', path, work / 'linked.carton')
+    assert p.returncode == 0, p.stderr
+    with mount(work / 'linked.carton', *PRIVATE, *cache.options) as m:
+        assert m.read('model/l') == X
+    asked = fault.requests(digest(X))
+    assert asked[0]['status'] == status and asked[1]['conn'] != asked[0]['conn']
 
 
 @pytest.mark.parametrize('status', [400, 409, 418])
