@@ -22,8 +22,8 @@
 	"hf://ORG/REPO OUT.carton"
 #define POINTER_MIN 100 /* bytes: a version, an oid and a size take more */
 #define POINTER_MAX 1024
-#define POINTERS_READ 10000 /* limits the files that are read */
-#define NAMES_READ 1000	    /* limits the names that are read of a directory */
+#define POINTERS_READ 10000 /* most files that the search opens */
+#define NAMES_READ 1000	    /* most names that the search reads in one directory */
 #define PICKLE "is a pickle, which runs code when it is loaded: save the model as safetensors"
 
 /* The first that fits. Text is compared in any case of letters, and behind white space. */

@@ -84,13 +84,13 @@ static bool is_same_shape(const struct zip_name *bytes, const char *name, size_t
 }
 
 /*
- * 4.6.9: version 1, crc of the header's name, then the name in UTF-8. If the crc is wrong, the
- * header's name was changed later, and the field does not count. With the UTF-8 flag, or another
- * version, only some readers use the field.
+ * Section 4.6.9: the field has the version 1, the CRC-32 of the name in the header, and the name in
+ * UTF-8. If the CRC-32 is wrong, a program has changed the name in the header later, and readers
+ * ignore the field. If the UTF-8 flag is set, or the version is not 1, only some readers use it.
  *
- * Older Pythons do not know the field, and show the bytes of the header as code page 437. So the
- * field may not have a name in ASCII: no writer needs the field for that, and older Pythons may
- * show another entry under this name. container_may_have() relies on that, too.
+ * Python up to 3.11 ignores the field, and decodes the name in the header as code page 437. So a
+ * field with another name in ASCII is refused: no writer needs the field for such a name, and that
+ * Python may show another entry under it. container_may_have() relies on that, too.
  */
 static const char *read_unicode_path(const struct zip_extra *x, unsigned flags,
 				     struct zip_name *name)

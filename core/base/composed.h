@@ -8,10 +8,10 @@
 #include <stdbool.h>
 
 /*
- * Do two names in UTF-8 seem to differ only in how their characters are composed? It is a guess,
- * for messages: there is no table of compositions here, so only syllables of Hangul are compared
- * with their letters, and any other composed character may stand for any letter with marks. False
- * for equal names.
+ * Do two names in UTF-8 seem to differ only in how their characters are composed? The answer is a
+ * guess, for messages: without a table of compositions, the function compares only syllables of
+ * Hangul with their letters. It takes any other composed character for any letter with marks.
+ * False for equal names.
  */
 bool composed_alike(const char *a, const char *b);
 

@@ -21,7 +21,7 @@
  * of the time of a mount. OpenSSL 3.0 reads openssl.cnf at the first digest in any context.
  */
 struct library {
-	OSSL_LIB_CTX *context; /* NULL: no memory; OpenSSL would take its default context for it */
+	OSSL_LIB_CTX *context; /* NULL: no memory, so no function of OpenSSL may be called */
 	EVP_MD *sha256;	       /* NULL: not available; so is poly1305 */
 	EVP_MAC *poly1305;
 };

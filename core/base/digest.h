@@ -96,8 +96,8 @@ int key_derive(const uint8_t secret[KEY_SIZE], const char *purpose, uint8_t ret_
 int git_blob_id(const void *data, size_t n, uint8_t ret_id[SHA1_SIZE]);
 
 /*
- * Makes a name for content of which only that id is known: the sha256 of "git " and the id in hex.
- * Of all content, only that text itself has this sha256.
+ * Makes a name for content of which only the git id is known: the sha256 of the text "git " and the
+ * id in hex. So no file of a model has the name as its sha256.
  */
 int git_name(const uint8_t id[SHA1_SIZE], uint8_t ret_name[SHA256_SIZE]);
 

@@ -61,7 +61,7 @@ void file_size_release(const struct file_size_guard *guard)
 	if (!guard->blocked)
 		return;
 	only_xfsz(&xfsz);
-	/* the kernel sends it to the thread that writes */
+	/* the kernel sends SIGXFSZ to the thread that calls write(2), so it is pending here */
 	while (sigtimedwait(&xfsz, NULL, &now) < 0 && errno == EINTR)
 		;
 	pthread_sigmask(SIG_SETMASK, &guard->mask, NULL);

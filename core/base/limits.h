@@ -121,8 +121,8 @@
 #define MAX_UNPACKED_START (64 * MIB)	  /* bytes that the smallest layer may unpack to */
 #define MAX_OTHERS 8			  /* other repositories that may have the same files */
 #define MAX_ATTACHED (1024 * MIB)	  /* bytes of all signatures of an artifact, with lists */
-#define ATTACHED_COST (32 * KIB)	  /* as much of that is an answer at least */
-#define ATTACHED_TIMEOUTS 10		  /* they are looked for as long as so many timeouts */
+#define ATTACHED_COST (32 * KIB)	  /* an answer counts as so many of these bytes at least */
+#define ATTACHED_TIMEOUTS 10		  /* the search for signatures ends after so many */
 
 /* A signature: bytes, also of the base64 in it; its certificates; and paths that it leaves out. */
 #define MAX_SIGNATURE (64 * MIB)

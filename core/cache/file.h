@@ -145,8 +145,9 @@ int file_make_room(struct file *d, uint64_t n, const char *name,
 
 /*
  * Moves [off, off+n), for which the disk has no room, to a second file, where temporary files are.
- * The range has whole parts, which nobody reads or writes meanwhile; their bytes are not copied. 0;
- * -ENOSPC: that is the same disk, or has no room either. Any thread.
+ * The range consists of whole parts, and no thread reads or writes it during the call. Bytes that
+ * were written before are not copied. 0; -ENOSPC: the second file would be on the same disk, or its
+ * disk is full, too. Any thread.
  */
 int file_spill(struct file *d, uint64_t off, uint64_t n);
 bool file_has_spilled(const struct file *d);

@@ -55,7 +55,7 @@ void cache_sidecar_name(const uint8_t sha256[32], char ret_name[SIDECAR_NAME_SIZ
 	memcpy(ret_name + 64, SIDECAR_SUFFIX, sizeof(SIDECAR_SUFFIX));
 }
 
-/* Gives the owner of a new file or directory the rights that an odd umask has taken away. */
+/* Sets the mode of a new file or directory if the umask has removed a bit of it. 0 or -errno. */
 static int give_owner(int fd, mode_t mode)
 {
 	struct stat st;

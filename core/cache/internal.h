@@ -173,9 +173,9 @@ int cache_seal_says(int fd, uint8_t ret_sha256[32]);
 int cache_user_dir(const char *variable, const char *in_home, char **ret);
 
 /*
- * Root makes no directory in the home of another user, for example after sudo -E: the programs of
- * that user could not use a ~/.cache that belongs to root. `path` has no slash at its end. 0; or
- * -EPERM: it would be made in *ret_above, malloc'ed, of the user *ret_owner; or -ENOMEM.
+ * Checks that root does not make the directory `path` in the home of another user, for example
+ * after sudo -E: the programs of that user could not write to it. `path` has no slash at its end.
+ * 0; -EPERM: the directory above, *ret_above (malloc'ed), belongs to *ret_owner; or -ENOMEM.
  */
 int cache_check_home(const char *path, char **ret_above, uid_t *ret_owner);
 

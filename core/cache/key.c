@@ -32,7 +32,7 @@ static int default_dir(char **ret)
 	return *ret ? 0 : -ENOMEM;
 }
 
-/* Splits the path of the file into its directory, malloc'ed, and the name in it. */
+/* Splits the path `file` into the path of its directory, malloc'ed, and its last component. */
 static int split(const char *file, char **ret_dir, const char **ret_name)
 {
 	const char *slash = strrchr(file, '/');

@@ -145,7 +145,7 @@ static int read_seal(struct cache *c, int fd, const uint8_t sha256[32], uint64_t
 	return r == -EIO ? -EBADMSG : r;
 }
 
-/* `sha256`: of the object, for the log; of a file without a header, what its name says. */
+/* Removes a damaged seal. The log names the object by `sha256`, as far as the seal tells it. */
 static void drop_damaged(struct cache *c, const char *name, const uint8_t sha256[32])
 {
 	char hex[HEX_SIZE];

@@ -90,7 +90,7 @@ unsigned waits_readers(const struct waits *l)
 
 	for (const struct object_wait *w = l->first; w; w = w->next)
 		n += is_reader(w);
-	/* one of those who wait is who wants it */
+	/* object_want() has a waiter, too, and is no reader */
 	return n - MIN(n, (unsigned)atomic_load(&l->object->wanted));
 }
 

@@ -145,7 +145,7 @@ static int fetch_to(struct download *d, struct file *dest, struct source **ret)
 		file_abort(dest, r < 0 && r != -ENOSPC);
 		return r;
 	}
-	/* first: who waits for it goes on at the commit, and would download all of it again */
+	/* before the commit, which ends the wait of other processes: they look for the note */
 	if (cached)
 		note_version(d, in.sha256);
 	r = file_commit(dest, cached ? in.sha256 : NULL, in.size, ret);

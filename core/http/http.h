@@ -63,8 +63,8 @@ struct sockaddr;
 
 /* Certificate authorities to trust. Zeroed: the system's. */
 struct http_bundle {
-	char *file;	      /* a PEM file, which is read for each connection; or NULL */
-	struct buf text;      /* or what was read: certificates in PEM; else empty */
+	char *file;	      /* path of a PEM file that libcurl reads for a connection; or NULL */
+	struct buf text;      /* the certificates of directories, in PEM; or empty */
 	const char *variable; /* of the environment, that names them; or NULL */
 	bool only;	      /* and not the system's, too */
 };

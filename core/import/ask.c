@@ -4,7 +4,7 @@
 #include "fetch/fetcher.h"
 #include "import/internal.h"
 
-/* bytes of memory for each of an answer: first for a copy of it, then for a text that it has */
+/* bytes of memory for each byte of an answer: one is for its copy, then for texts made of it */
 #define ANSWER 2
 
 struct asking {

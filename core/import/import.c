@@ -89,9 +89,9 @@ static int make(const struct import *im, struct listing *l, struct source **ret)
 }
 
 /*
- * Makes the carton of the texts that the cache has under their digests. *ret_layers: the artifact
- * has layers, whose lists of files are not among these texts. 0; -ENOENT: the cache lacks a text,
- * or there are layers; or -errno, logged.
+ * Makes the carton from the texts of the artifact, such as its manifest, that the cache has under
+ * their digests. *ret_layers: the artifact has layers, and no text lists the files in a layer. 0;
+ * -ENOENT: the cache lacks a text, or there are layers; or -errno, logged.
  */
 static int make_of_kept(const struct import *im, struct listing *l, struct source **ret,
 			bool *ret_layers)
@@ -146,7 +146,10 @@ static bool try_by_http(struct repository *repo)
 	return other;
 }
 
-/* Opens the kept carton. If all hashes are wanted and only a late carton is kept, completes it. */
+/*
+ * Opens the carton that the cache has kept. If that is a late carton and the caller wants all
+ * hashes, fetches the small files and makes the carton with all hashes.
+ */
 static int kept_or_late(const struct import *im, struct listing *l, struct source **ret)
 {
 	int r = kept_open(im, l, ret);
@@ -157,7 +160,7 @@ static int kept_or_late(const struct import *im, struct listing *l, struct sourc
 	if (r < 0)
 		return r;
 	r = make_all(im, l, false, ret);
-	/* the hub has lost a file of the commit: to ask for the list would not help */
+	/* the hub no longer has a file of this commit: another request for the list is no use */
 	return r == -ENOENT ? -EIO : r;
 }
 
@@ -270,7 +273,7 @@ int import_repository(const struct import *im, const struct lister *lister, stru
 		return log_error(-EINVAL, NULL, "%s", fault);
 	l.names.budget = im->budget;
 	r = open_kept_or_ask(im, &l, &source);
-	/* earlier releases have kept no late cartons */
+	/* a release without late cartons may have kept the carton with all hashes */
 	if (r == -ENOENT && !im->fetch && l.late) {
 		l.late = false;
 		r = open_kept_or_ask(im, &l, &source);

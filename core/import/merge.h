@@ -31,7 +31,7 @@ struct member {
 	uint8_t kind;	/* enum tar_kind */
 	bool executable;
 	bool fresh;		   /* the member is of the layer that is being read */
-	bool gone;		   /* the member was replaced, removed or left out */
+	bool gone;		   /* the entry was replaced, removed or left out */
 	uint8_t (*tags)[TAG_SIZE]; /* owned; or NULL */
 };
 

@@ -113,8 +113,8 @@ struct search {
 	uint64_t left;		      /* bytes that may be fetched */
 	bool more;		      /* there was no time, or no room in `left`, for some */
 	size_t n, bad;		      /* how many were looked at, and how many could not be read */
-	void *met;		      /* a tree of the digests that were met, */
-	size_t n_met;		      /* and how many there are */
+	void *met;		      /* the digests that were seen: a tree of tsearch(3) */
+	size_t n_met;		      /* number of digests in `met` */
 	struct attached *page, **end; /* those of a page that are new */
 };
 
@@ -169,7 +169,7 @@ static int note(void *ctx, const struct artifact_blob *manifest)
 	return r;
 }
 
-/* Is there time, and room, for an answer that should have `n` bytes? */
+/* Are there time and bytes left for an answer of `n` bytes? If not, sets s->more. */
 static bool may_ask(struct search *s, uint64_t n)
 {
 	uint64_t cost = n > MAX_LISTING_PAGE ? ATTACHED_COST : MAX(n, ATTACHED_COST);

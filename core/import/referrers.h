@@ -22,9 +22,9 @@
 typedef int referrer_fn(void *ctx, const struct artifact_blob *blob);
 
 /*
- * Gives the signatures in the array `member` of a JSON object to `take`: `manifests` of an index,
- * or `layers` of a manifest. 0; -EBADMSG: it is no JSON, and `why` says where; -ENOMEM; or what
- * `take` has returned.
+ * Calls `take` for each signature in the array `member` of a JSON object: `manifests` of an index,
+ * or `layers` of a manifest. 0; -EBADMSG: the text is no JSON, and `why` says where; -ENOMEM; or
+ * the result of `take`.
  */
 int referrers_read(const struct buf *text, const char *member, referrer_fn *take, void *ctx,
 		   struct reason *why);

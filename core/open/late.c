@@ -16,7 +16,10 @@ bool late_is_wanted(const struct carton_source *s)
 
 /* ---- MANIFEST ---- */
 
-/* Replaces the names of late files by their sha256. 0; -EAGAIN: one is not known yet. */
+/*
+ * Writes the sha256 of each late file into the text of MANIFEST, in place of its name. 0; -EAGAIN:
+ * the sha256 of a file is not known yet.
+ */
 static int put_hashes(const struct carton *c, char *text)
 {
 	const struct manifest *m = c->manifest;

@@ -205,7 +205,7 @@ static int extract_one(struct extract *x, size_t i, struct outdir_parent *p)
 	r = outnames_place(&x->names, tmp_name, p->fd, node);
 	if (r < 0)
 		unlinkat(x->out.tmp, tmp_name, 0);
-	/* -EEXIST: outnames_report() reports all such names at the end */
+	/* -EEXIST: two names are one file here; outnames_report() logs all such names at the end */
 	return r < 0 && r != -EEXIST ? report(x, path, "be replaced", r) : r;
 }
 

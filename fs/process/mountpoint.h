@@ -28,8 +28,8 @@ bool mountpoint_is_cartonfs(const char *path);
 int mountpoint_create(char **path, mode_t mode);
 
 /*
- * Checks that `path` is a directory, which `place` then holds open, and unmounts a dead cartonfs
- * mount that a killed process has left there. *ret_covers: a warning for later, if the carton will
+ * Checks that `path` is a directory, opens it for `place`, and unmounts a dead cartonfs mount that
+ * a killed process has left there. *ret_covers: a warning for later, if the carton will
  * cover a mount or files; else untouched. For /dev/fd/N, checks that N is a FUSE device. 0, or
  * -errno, logged with what to do.
  */
