@@ -243,11 +243,19 @@ static bool is_refusal(const struct push_blob *b, const struct http_request *q, 
 	return r < 0 && r != -EACCES && !error_passes(r);
 }
 
+/* Lowers p->most, which other blobs may have lowered further. */
+static void lower_most(struct push *p, uint64_t less)
+{
+	uint64_t most = atomic_load(&p->most);
+
+	while (most > less && !atomic_compare_exchange_weak(&p->most, &most, less))
+		;
+}
+
 /* If the body was too large, lowers p->most. True: the next bodies are smaller. */
 static bool lower(struct push *p, struct push_blob *b, const struct http_request *q, int status)
 {
 	uint64_t n = q->body.size, less = n > SMALL ? SMALL : SMALLEST;
-	uint64_t most = atomic_load(&p->most);
 	bool part = q->method == HTTP_PATCH;
 
 	/* 416 is also said where a part does not follow the last one */
@@ -256,8 +264,7 @@ static bool lower(struct push *p, struct push_blob *b, const struct http_request
 	if (n <= less || less < b->least || b->refused[PUSH_PARTS] ||
 	    atomic_load(&p->refuses[PUSH_PARTS]))
 		return false;
-	while (most > less && !atomic_compare_exchange_weak(&p->most, &most, less))
-		;
+	lower_most(p, less);
 	return true;
 }
 
@@ -272,8 +279,7 @@ static bool shrink(struct push *p, struct push_blob *b, int status)
 	if ((status != 400 && status != 403) || b->size <= less || less < b->least ||
 	    most <= less || atomic_load(&p->refuses[PUSH_PARTS]))
 		return false;
-	while (most > less && !atomic_compare_exchange_weak(&p->most, &most, less))
-		;
+	lower_most(p, less);
 	b->refused[PUSH_PARTS] = false;
 	return true;
 }
