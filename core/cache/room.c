@@ -96,6 +96,14 @@ int room_next(struct room *room, int error, uint64_t reached)
 	return room->at < ROOM_NONE ? 0 : error;
 }
 
+bool room_again(struct room *room, int *result, uint64_t reached)
+{
+	if (!room_is_full(*result))
+		return false;
+	*result = room_next(room, *result, reached);
+	return *result == 0;
+}
+
 /* ---- opening ---- */
 
 static int open_entry(const struct room *room, struct file **ret)

@@ -67,4 +67,10 @@ int room_open(struct room *room, struct file **ret);
  */
 int room_next(struct room *room, int error, uint64_t reached);
 
+/*
+ * If *result is an error of a full disk, goes on to the next kind. True: there is one, and *result
+ * is 0. False: *result is the caller's.
+ */
+bool room_again(struct room *room, int *result, uint64_t reached);
+
 #endif

@@ -133,14 +133,10 @@ static void filled(struct fill *f, int result, struct ingested *in)
 		/* on a full disk a partial is in the way of all that would fit */
 		file_abort(f->file.dest, result != -EBADMSG && !room_is_full(result));
 	}
-	if (room_is_full(result)) {
-		result = room_next(&f->file.room, result, reached);
-		if (result == 0) {
-			find_or_fill(f);
-			return;
-		}
-	}
-	f->file.done(f, result);
+	if (room_again(&f->file.room, &result, reached))
+		find_or_fill(f);
+	else
+		f->file.done(f, result);
 }
 
 static void got(struct get *g, int result, struct ingested *in)

@@ -173,7 +173,6 @@ static int open_dest(struct download *d, struct file **ret)
 static int download(struct download *d, struct source **ret)
 {
 	struct file *dest;
-	bool again;
 	int r;
 
 	d->room = (struct room){
@@ -187,10 +186,7 @@ static int download(struct download *d, struct source **ret)
 		if (r < 0)
 			return r;
 		r = fetch_to(d, dest, ret);
-		again = room_is_full(r);
-		if (again)
-			r = room_next(&d->room, r, 0);
-	} while (again && r == 0);
+	} while (room_again(&d->room, &r, 0));
 	return r;
 }
 

@@ -188,10 +188,7 @@ static int fetch_blob(struct layer_get *g)
 			return read_fetched(g, dest);
 		room.wanted = file_wanted(dest);
 		file_abort(dest, !room_is_full(r));
-		again = room_is_full(r);
-		if (again)
-			r = room_next(&room, r, 0);
-		again &= r == 0;
+		again = room_again(&room, &r, 0);
 	} while (again);
 	return r;
 }

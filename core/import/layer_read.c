@@ -256,7 +256,6 @@ static int unpack(struct layer_get *g, const struct layer_blob *b, enum unpack_c
 		.name = g->name, .cache = g->im->cache, .key = key, .size = UINT64_MAX
 	};
 	struct file *dest;
-	bool again;
 	int r = key_of(g, key);
 
 	if (r < 0)
@@ -276,10 +275,7 @@ static int unpack(struct layer_get *g, const struct layer_blob *b, enum unpack_c
 			return commit(g, dest);
 		room.wanted = file_wanted(dest);
 		file_abort(dest, false);
-		again = room_is_full(r);
-		if (again)
-			r = room_next(&room, r, layer->size);
-	} while (again && r == 0);
+	} while (room_again(&room, &r, layer->size));
 	return r;
 }
 
