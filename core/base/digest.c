@@ -22,8 +22,7 @@
  */
 struct library {
 	OSSL_LIB_CTX *context; /* NULL: no memory, so no function of OpenSSL may be called */
-	EVP_MD *sha256;	       /* NULL: not available; so is poly1305 */
-	EVP_MAC *poly1305;
+	EVP_MAC *poly1305;     /* NULL: not available */
 };
 
 /* Loads what an earlier call could not load. False: no memory, or not available. */
@@ -31,11 +30,9 @@ static bool load(struct library *l)
 {
 	if (!l->context)
 		l->context = OSSL_LIB_CTX_new();
-	if (l->context && !l->sha256)
-		l->sha256 = EVP_MD_fetch(l->context, "SHA256", NULL);
 	if (l->context && !l->poly1305)
 		l->poly1305 = EVP_MAC_fetch(l->context, "POLY1305", NULL);
-	return l->sha256 && l->poly1305;
+	return l->poly1305;
 }
 
 /*
@@ -73,43 +70,6 @@ static int random_bytes(uint8_t *ret, size_t n)
 	while (got < 0 && errno == EINTR);
 	/* up to 256 bytes are never cut short */
 	return got == (ssize_t)n ? 0 : -EIO;
-}
-
-/* struct sha256, tagger and tag are OpenSSL contexts under another name. */
-
-int sha256_new(struct sha256 **ret)
-{
-	EVP_MD_CTX *ctx = EVP_MD_CTX_new();
-	const EVP_MD *md = library()->sha256;
-
-	if (!ctx || !md || EVP_DigestInit_ex(ctx, md, NULL) != 1) {
-		EVP_MD_CTX_free(ctx);
-		return -ENOMEM;
-	}
-	*ret = (struct sha256 *)ctx;
-	return 0;
-}
-
-int sha256_update(struct sha256 *s, const void *data, size_t n)
-{
-	return EVP_DigestUpdate((EVP_MD_CTX *)s, data, n) == 1 ? 0 : -EIO;
-}
-
-int sha256_final(struct sha256 *s, uint8_t ret_hash[SHA256_SIZE])
-{
-	return EVP_DigestFinal_ex((EVP_MD_CTX *)s, ret_hash, NULL) == 1 ? 0 : -EIO;
-}
-
-void sha256_free(struct sha256 *s)
-{
-	EVP_MD_CTX_free((EVP_MD_CTX *)s);
-}
-
-int sha256_mem(const void *data, size_t n, uint8_t ret_hash[SHA256_SIZE])
-{
-	const EVP_MD *md = library()->sha256;
-
-	return md && EVP_Digest(data, n, ret_hash, NULL, md, NULL) == 1 ? 0 : -EIO;
 }
 
 int hmac_sha256(const void *key, size_t n_key, const void *data, size_t n,
@@ -194,7 +154,10 @@ ssize_t base64_decode(char *text, size_t n)
 	return (ssize_t)len;
 }
 
-/* A tagger is keyed and never updated: each tag works on a copy. */
+/*
+ * struct tagger and tag are OpenSSL contexts under another name. A tagger is keyed and never
+ * updated: each tag works on a copy.
+ */
 int tagger_new(const uint8_t key[KEY_SIZE], struct tagger **ret)
 {
 	EVP_MAC *mac = library()->poly1305;

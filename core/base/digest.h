@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Digests; only digest.c uses OpenSSL:
+ * Digests; only digest.c and sha256.c use OpenSSL for them:
  *
- *  sha256	compared with MANIFEST
+ *  sha256	compared with MANIFEST (sha256.h)
  *  tags	detect changes of a block since it was hashed: Poly1305 with a secret key, four
  *		times as fast as sha256
  *  boxes	tables of tags on disk: AES-256-GCM, so that nobody reads or changes them unnoticed
@@ -17,26 +17,16 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "base/sha256.h"
+
 /*
  * The library context that the process uses, with OpenSSL's default provider; NULL: out of memory.
  * It is never freed: threads that have used it may end at any time.
  */
 struct ossl_lib_ctx_st *digest_library(void);
 
-#define SHA256_SIZE 32
 #define TAG_SIZE 16
 #define KEY_SIZE 32
-
-/* An incremental sha256. */
-struct sha256;
-
-int sha256_new(struct sha256 **ret);				   /* 0 or -ENOMEM */
-int sha256_update(struct sha256 *s, const void *data, size_t n);   /* 0 or -EIO */
-int sha256_final(struct sha256 *s, uint8_t ret_hash[SHA256_SIZE]); /* 0 or -EIO */
-void sha256_free(struct sha256 *s);				   /* NULL-safe */
-
-/* The sha256 of bytes in memory: 0, -ENOMEM or -EIO. */
-int sha256_mem(const void *data, size_t n, uint8_t ret_hash[SHA256_SIZE]);
 
 /* HMAC-SHA256 (RFC 2104): 0, -ENOMEM or -EIO. */
 int hmac_sha256(const void *key, size_t n_key, const void *data, size_t n,

@@ -122,6 +122,18 @@ static inline void put_le64(void *p, uint64_t v)
 	put_le32((uint8_t *)p + 4, (uint32_t)(v >> 32));
 }
 
+/* ---- big-endian integers, at any alignment ---- */
+
+static inline uint32_t get_be32(const void *p)
+{
+	return __builtin_bswap32(get_le32(p));
+}
+
+static inline void put_be32(void *p, uint32_t v)
+{
+	put_le32(p, __builtin_bswap32(v));
+}
+
 /* ---- a byte buffer that grows up to a bound ---- */
 
 struct buf {

@@ -45,26 +45,21 @@ static enum http_address_class ipv4_class(uint32_t addr)
 	return HTTP_ADDRESS_PUBLIC;
 }
 
-static uint32_t be32(const uint8_t *b)
-{
-	return (uint32_t)b[0] << 24 | (uint32_t)b[1] << 16 | (uint32_t)b[2] << 8 | b[3];
-}
-
 static enum http_address_class ipv6_class(const uint8_t *a)
 {
 	static const uint8_t zero[12];
 	static const uint8_t nat64[12] = { 0x00, 0x64, 0xff, 0x9b };
-	enum http_address_class v4 = ipv4_class(be32(a + 12));
+	enum http_address_class v4 = ipv4_class(get_be32(a + 12));
 
 	if (!memcmp(a, zero, 12)) {
-		if (be32(a + 12) <= 1)
+		if (get_be32(a + 12) <= 1)
 			return a[15] ? HTTP_ADDRESS_LOOPBACK : HTTP_ADDRESS_UNSPECIFIED;
 		/* IPv4-compatible: long dead, so never fine. */
 		return v4 == HTTP_ADDRESS_PUBLIC ? HTTP_ADDRESS_RESERVED : v4;
 	}
 	if ((!memcmp(a, zero, 10) && a[10] == 0xff && a[11] == 0xff) || !memcmp(a, nat64, 12))
 		return v4;
-	if (be32(a) == 0x0064ff9b && a[4] == 0 && a[5] == 1) /* a NAT64 of the site's own */
+	if (get_be32(a) == 0x0064ff9b && a[4] == 0 && a[5] == 1) /* a NAT64 of the site's own */
 		return HTTP_ADDRESS_PRIVATE;
 	if (a[0] == 0xff)
 		return HTTP_ADDRESS_MULTICAST;
@@ -74,12 +69,12 @@ static enum http_address_class ipv6_class(const uint8_t *a)
 		return HTTP_ADDRESS_LINK_LOCAL;
 	if ((a[0] & 0xe0) != 0x20) /* only 2000::/3 is in use */
 		return HTTP_ADDRESS_RESERVED;
-	if (be32(a) >> 9 == 0x20010000 >> 9 || /* 2001::/23: Teredo, ORCHID … */
-	    be32(a) == 0x20010db8 || be32(a) >> 12 == 0x3fff0000 >> 12)
+	if (get_be32(a) >> 9 == 0x20010000 >> 9 || /* 2001::/23: Teredo, ORCHID … */
+	    get_be32(a) == 0x20010db8 || get_be32(a) >> 12 == 0x3fff0000 >> 12)
 		return HTTP_ADDRESS_RESERVED;
 	if (a[0] == 0x20 && a[1] == 0x02) /* 6to4 */
-		return ipv4_class(be32(a + 2));
-	if ((be32(a + 8) & 0xfdffffff) == 0x00005efe) /* ISATAP */
+		return ipv4_class(get_be32(a + 2));
+	if ((get_be32(a + 8) & 0xfdffffff) == 0x00005efe) /* ISATAP */
 		return v4;
 	return HTTP_ADDRESS_PUBLIC;
 }
