@@ -51,4 +51,7 @@
  */
 int zip_open(struct source *source, struct budget *budget, struct container **ret);
 
+/* Has the source an end record where a zip file has it? 1; 0; or the error of reading it. */
+int zip_has_end(struct source *source);
+
 #endif

@@ -213,6 +213,18 @@ static int parse_end(struct zip *z, const uint8_t *tail, size_t at, struct end *
 	return 0;
 }
 
+int zip_has_end(struct source *source)
+{
+	uint64_t n = MIN(source->size, ZIP_END_SEARCH);
+	char *tail = malloc(n + 1);
+	int r = tail ? source_pread(source, tail, n, source->size - n) : -ENOMEM;
+
+	if (r == 0)
+		r = memmem(tail, n, "PK\5\6", 4) != NULL;
+	free(tail);
+	return r;
+}
+
 int zip_read_end(struct zip *z)
 {
 	size_t n = (size_t)MIN(z->source->size, ZIP_END_SEARCH), at = 0;

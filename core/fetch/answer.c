@@ -9,6 +9,26 @@
 #include "base/util.h"
 #include "fetch/internal.h"
 
+/* ---- what a content coding means: something only if bytes can be decoded ---- */
+
+bool answer_has_hash(const struct fetcher *x)
+{
+	return x->f.what == FETCH_FILE && !fetch_is_part(x) && (x->f.check || x->f.whole);
+}
+
+/* Is it the file itself that comes, although the server says that it is coded? */
+static bool is_plain(const struct fetcher *x, const struct http_response *a)
+{
+	return x->u->as_is || a->status == 206 ||
+	       (answer_has_hash(x) && !x->u->bad_hash && x->f.n && a->sent == (int64_t)x->f.n);
+}
+
+/* Are other bytes written than the server sends? */
+static bool is_decoded(const struct fetcher *x, const struct http_response *a)
+{
+	return a->coding[0] && !(a->coded && is_plain(x, a));
+}
+
 /* ---- how long the file may be: the least of what is known, and never without end ---- */
 
 static uint64_t bound_of(const struct fetcher *x)
@@ -30,7 +50,7 @@ int bound_answer(struct fetcher *x, const struct http_response *a)
 	if (x->f.what != FETCH_FILE)
 		return 0;
 	/* a coded body becomes longer */
-	x->announced = a->coding[0] ? -1 : a->status == 206 ? a->range_total : a->length;
+	x->announced = is_decoded(x, a) ? -1 : a->status == 206 ? a->range_total : a->length;
 	if (x->f.announced && x->announced > 0)
 		x->f.announced(x->f.arrived_ctx, (uint64_t)(x->announced - MAX(a->range_first, 0)));
 	x->bound = bound_of(x);
@@ -120,7 +140,7 @@ static int start_over(struct fetcher *x, const struct http_response *a)
 	r = file_restart(x->f.dest, validator);
 	if (x->probing && a->status == 206)
 		length = a->range_total;
-	if (r == 0 && length > 0 && !a->coding[0])
+	if (r == 0 && length > 0 && !is_decoded(x, a))
 		r = file_reserve(x->f.dest, (uint64_t)length, false);
 	return r;
 }
@@ -148,6 +168,9 @@ static void begin_pieces(struct fetcher *x, uint64_t next)
 static int take_first_piece(struct fetcher *x, struct conn *c, const struct http_response *a)
 {
 	if (a->range_first != 0 || !version_identify(a, &x->found))
+		return -ESTALE;
+	/* parts of coded bytes are of no use, unless these are the file's own after all */
+	if (a->coding[0] && x->found.size != x->f.n)
 		return -ESTALE;
 	/* what follows has to be of the same version */
 	if (!x->found.etag[0] && !x->u->place->mirror &&
@@ -204,6 +227,8 @@ int answer_take(struct fetcher *x, struct conn *c, const struct http_response *a
 	u->status = a->status;
 	strcpy(u->reason, a->reason);
 	u->gzip = !strcmp(a->coding, "gzip") || !strcmp(a->coding, "x-gzip");
+	u->maybe_plain = answer_has_hash(x) && is_decoded(x, a) &&
+			 (!x->f.n || a->sent < 0 || a->sent == (int64_t)x->f.n);
 	if (r < 0 && x->f.what == FETCH_SUFFIX && lacks_suffix(u, a->status, r)) {
 		x->final = true;
 		return 1;
@@ -245,7 +270,7 @@ int answer_take(struct fetcher *x, struct conn *c, const struct http_response *a
 		r = start_over(x, a);
 	}
 	x->arrived = c->left.off;
-	if (r == 0 && a->coded)
+	if (r == 0 && a->coded && is_decoded(x, a))
 		r = u->gzip ? gunzip_new(put_decoded, x, &x->gunzip) : -EBADMSG;
 	if (r == 0)
 		split(x, c, a);

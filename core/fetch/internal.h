@@ -26,17 +26,19 @@
 /* One place, in one fetch. */
 struct url {
 	struct fetch_place *place;
-	const char *url; /* the place's */
-	bool exhausted;	 /* not to be tried again */
-	bool bad_hash;	 /* has given wrong bytes once: ask past caches, after all others */
-	bool no_resume;	 /* neither resume nor split: that went wrong */
-	bool gzip;	 /* its answers are coded so */
-	bool no_head;	 /* a HEAD of it is no use */
-	bool again;	 /* has refused once, and is asked again on a new connection */
-	bool anew;	 /* was asked for all bytes, since wrong ones came in part from elsewhere */
-	bool too_large;	 /* more than max_size */
-	int error;	 /* of the last try, */
-	int status;	 /* and its status, or 0 */
+	const char *url;  /* the place's */
+	bool exhausted;	  /* not to be tried again */
+	bool bad_hash;	  /* has given wrong bytes once: ask past caches, after all others */
+	bool no_resume;	  /* neither resume nor split: that went wrong */
+	bool gzip;	  /* its answers are coded so */
+	bool maybe_plain; /* its answer was decoded, but may be the very bytes, whatever it says */
+	bool as_is;	  /* so nothing is decoded */
+	bool no_head;	  /* a HEAD of it is no use */
+	bool again;	  /* has refused once, and is asked again on a new connection */
+	bool anew;	/* was asked for all bytes, since wrong ones came in part from elsewhere */
+	bool too_large; /* more than max_size */
+	int error;	/* of the last try, */
+	int status;	/* and its status, or 0 */
 	char reason[256];
 	bool away;	   /* its server is bad, and is waited for */
 	struct server *at; /* which has answered, or failed to, when it was asked last; or NULL */
@@ -198,6 +200,12 @@ int conn_waits_why(const struct fetcher *x);
 void conn_give_up(struct fetcher *x);
 
 /* ---- answer.c ---- */
+
+/*
+ * Are all bytes of the file compared with a hash? Then a body that is not coded as its server says
+ * is taken as it is.
+ */
+bool answer_has_hash(const struct fetcher *x);
 
 /* An answer to FETCH_FILE: limits `dest`. 0; -EFBIG: it announces more. */
 int bound_answer(struct fetcher *x, const struct http_response *a);

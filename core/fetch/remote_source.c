@@ -23,6 +23,7 @@ struct remote_source {
 	struct version versions[REMOTE_PLACES]; /* versions[i]: of the file at places[i] */
 	int64_t mtime;
 	bool short_whole; /* the answer for the last bytes was the whole file, not over TAIL */
+	bool coded;	  /* the server says that they are of a coded file */
 	struct cached_ranges *ranges;
 };
 
@@ -253,6 +254,7 @@ static int take_version(struct remote_source *s, const struct http_response *a)
 	if (a->status != 206 || a->range_first < 0 || !version_identify(a, &s->versions[0]))
 		return 1;
 	s->mtime = a->last_modified_s;
+	s->coded = a->coding[0];
 	return 0;
 }
 
@@ -412,6 +414,11 @@ void remote_source_opened(struct source *base, struct cache *cache)
 int64_t remote_source_mtime(const struct source *s)
 {
 	return of(s)->mtime;
+}
+
+bool remote_source_is_coded(const struct source *s)
+{
+	return of(s)->coded;
 }
 
 int remote_source_refresh(struct source *base, const char *url)

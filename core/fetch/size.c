@@ -38,7 +38,8 @@ static int read_size(struct fetcher *x, const struct http_response *a)
 		x->arrived = 0;
 		return 0;
 	}
-	if (r == 0 && !version_identify(a, &found))
+	/* how long coded bytes are says nothing of the file */
+	if (r == 0 && (a->coding[0] || !version_identify(a, &found)))
 		r = -ENODATA;
 	if (r == 0)
 		x->arrived = found.size;
@@ -68,7 +69,7 @@ int size_step(struct fetcher *x)
 	/* that a server fails at HEAD says nothing of its load */
 	if (r < 0 || !x->head || a.retry_after_s > 0 || http_status_errno(a.status) == 0)
 		conn_answered(x, &x->conns[0], &a, r);
-	/* a part of a coded body: it says nothing of the size when decoded */
+	/* all of it came, in a coding that is not read here */
 	if (r == -EOPNOTSUPP)
 		r = -ENODATA;
 	if (r == 0)

@@ -203,9 +203,6 @@ static int conn_step(struct fetcher *x, struct conn *c)
 		if (r == 0 && conn_lost_way(c, a.status))
 			return go_back(x, c);
 	}
-	/* a part of a coded body is of no use, all of it may be */
-	if (r == -EOPNOTSUPP && x->probing && !c->answered)
-		r = -ESTALE;
 	if (r == 0 && !c->answered)
 		r = c->exact ? take_piece(x, c, &a) : answer_take(x, c, &a);
 	if (r == VERSION_UNSURE && c->exact && !c->answered) {
@@ -333,13 +330,15 @@ int transfer_begin(struct fetcher *x)
 		.no_cache = u->bad_hash,
 		.identity = x->f.plain || (u->bad_hash && u->no_resume),
 		/* libcurl decodes the first member only of a gzip body */
-		.undecoded = u->bad_hash && u->no_resume && u->gzip,
+		.undecoded = u->as_is || (u->bad_hash && u->no_resume && u->gzip),
+		.plain = answer_has_hash(x) && !u->bad_hash ? x->f.n : 0,
 		.new_connection = u->again,
 		.logged_once = &u->logged_once,
 	};
 
 	u->status = 0;
 	u->reason[0] = '\0';
+	u->maybe_plain = false;
 	x->all_arrived = x->bytes_came = x->final = x->probing = false;
 	x->failures = 0;
 	x->bound = 0;
@@ -378,7 +377,7 @@ int transfer_begin(struct fetcher *x)
 		/* a small file is asked for without, so that it may come in a content coding */
 		x->probing = x->f.what == FETCH_FILE && !x->f.plain && !u->no_resume &&
 			     x->f.options->connections > 1 && (!x->f.n || x->f.n > PARALLEL);
-		q.has_range = q.probe = x->probing;
+		q.has_range = x->probing;
 		q.last = PIECE_FIRST - 1;
 	}
 	return conn_open(x, c, &q);

@@ -154,8 +154,17 @@ static bool may_be_odd(const struct fetcher *x, int error)
 				  (error == -EACCES || error == -ENOENT) && x->u->status >= 400;
 }
 
+/* Could the bytes that were decoded be right as they are? */
+static bool may_be_plain(const struct fetcher *x)
+{
+	/* of a whole carton, a coding that broke in the middle was one */
+	return x->u->maybe_plain && (x->f.check || x->arrived == 0);
+}
+
 static bool check_failure(const struct fetcher *x, struct url *u, int error)
 {
+	bool as_is;
+
 	/* there may be a fault with ranges; all else is a miss, for good unless it may pass */
 	if (u->place->mirror && (error != -ESTALE || u->no_resume)) {
 		u->exhausted = true;
@@ -168,7 +177,9 @@ static bool check_failure(const struct fetcher *x, struct url *u, int error)
 		return false;
 	}
 	if (error == -EBADMSG || error == -EFBIG) {
-		u->exhausted = u->bad_hash;
+		as_is = u->bad_hash && !u->as_is && may_be_plain(x);
+		u->exhausted = u->bad_hash && !as_is;
+		u->as_is |= as_is;
 		u->bad_hash = u->no_resume = true;
 		return !u->exhausted && url_is_last(x);
 	}

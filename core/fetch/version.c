@@ -11,7 +11,8 @@ bool version_identify(const struct http_response *response, struct version *ret)
 {
 	int64_t size = response->status == 206 ? response->range_total : response->length;
 
-	if (size < 0 || response->coding[0])
+	/* ranges are of the coded bytes, which may be the file's own, whatever the server says */
+	if (size < 0 || (response->coding[0] && response->status != 206))
 		return false;
 	ret->size = (uint64_t)size;
 	ret->etag[0] = ret->last_modified[0] = '\0';

@@ -19,7 +19,8 @@ bool http_recode(struct http_stream *s)
 {
 	const struct http_header *header = &s->response_header;
 	int status = header->response.status;
-	bool raw = header->odd_coding || !header->codings || status == 206;
+	bool plain = s->plain && header->response.length == (int64_t)s->plain;
+	bool raw = header->odd_coding || !header->codings || status == 206 || plain;
 
 	if (s->head_only || s->sends || s->undecoded || s->recoded || status < 200 ||
 	    status > 299 || raw == s->raw || (!header->odd_coding && !header->codings))

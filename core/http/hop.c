@@ -78,9 +78,6 @@ static int check_body(struct http_stream *s, const char **ret_why)
 	*ret_why = "the answer has a content coding that cannot be read here";
 	if (header->codings && !s->raw && !http_coding_known(response->coding))
 		return -EOPNOTSUPP;
-	*ret_why = "a part of a coded body cannot be decoded";
-	if (header->codings && response->status == 206)
-		return -EOPNOTSUPP;
 	*ret_why = "Content-Length and Content-Range contradict each other";
 	if (response->range_first >= 0 && response->length >= 0 && response->length != part)
 		return -EPROTO;
@@ -93,6 +90,7 @@ static void publish(struct http_stream *s)
 	struct http_response *response = &header->response;
 
 	response->coded = header->codings && s->raw;
+	response->sent = response->length;
 	if (header->codings && (!s->raw || (s->head_only && !s->undecoded)))
 		response->length = -1;
 	else if (response->range_first >= 0 && !s->head_only)

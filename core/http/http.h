@@ -165,9 +165,10 @@ struct http_request {
 	const char *if_unmodified_since;
 	const char *accept; /* media types; or NULL */
 	struct http_body body;
-	bool identity;	     /* ask for no content coding; implied by a range */
-	bool undecoded;	     /* the same, and decode nothing, even if the server sends a coding */
-	bool no_cache;	     /* ask caches on the way to look again */
+	bool identity;	/* ask for no content coding; implied by a range */
+	bool undecoded; /* the same, and decode nothing, even if the server sends a coding */
+	uint64_t plain; /* not 0: nor of a body so long: it is the file, whatever coding it says */
+	bool no_cache;	/* ask caches on the way to look again */
 	bool new_connection; /* use no old one: a new one may lead to another machine */
 	bool probe; /* a body that cannot be used (-EOPNOTSUPP) is no failure: it is not logged */
 	/*
@@ -186,6 +187,7 @@ struct http_response {
 	bool accept_ranges;  /* Accept-Ranges: bytes */
 	bool strong_etag;    /* there is an ETag and it is not weak */
 	int64_t length;	     /* bytes of the body as the owner gets it; HEAD: of a GET */
+	int64_t sent;	     /* and as the server sends it */
 	int64_t range_first; /* Content-Range of a 206, */
 	int64_t range_last;
 	int64_t range_total; /* of a 206 or a 416 */
@@ -197,7 +199,7 @@ struct http_response {
 	char last_modified[64];
 	int64_t last_modified_s;  /* the same in seconds since 1970; INT64_MIN: no date */
 	char coding[16];	  /* the one content coding, "" when identity or of no known name */
-	bool coded;		  /* the owner gets the body in that coding */
+	bool coded;		  /* the owner gets the body in that coding, as a part of one */
 	char reason[256];	  /* what an object store says is wrong, or the code of a hub */
 	bool elsewhere;		  /* a redirect has led to another origin than the first one */
 	char next[HTTP_MAX_NEXT]; /* Link: the URL with rel="next"; not checked */
@@ -228,7 +230,7 @@ int http_start_request(struct http *http, const struct http_request *request, ht
  *  -EACCES	refused here: address, redirect from https to http, scheme, certificate
  *  -ELOOP	too many redirects, or in a circle
  *  -EBADMSG	more than one content coding; broken coded bytes
- *  -EOPNOTSUPP	a coding that libcurl lacks, or on a partial answer
+ *  -EOPNOTSUPP	a coding that libcurl lacks
  *  -EFBIG	headers over a limit; a coded body that expands too strongly (ask for identity)
  *  -ENOMEM
  */

@@ -113,6 +113,7 @@ struct http_stream {
 
 	/* the request, constant after http_start_request() */
 	bool head_only, identity, undecoded, new_connection, untold;
+	uint64_t plain;	   /* a body so long is not coded; 0: any may be */
 	const char *sends; /* the method of a request with a body; NULL: it has none */
 	struct http_body body;
 	enum http_trust trust;
@@ -324,8 +325,9 @@ bool http_coding_known(const char *coding);
 /*
  * Before the answer comes, libcurl is told to decode content codings, which makes it refuse those
  * that it does not know; or to decode nothing (`raw`). The answer shows which is right: nothing is
- * decoded of a part, or where Content-Encoding has a word that is no coding; its owner decodes the
- * rest. True: the request is to be made again, once, the other way.
+ * decoded of a part, of a body that is as long as the file (`plain`), or where Content-Encoding has
+ * a word that is no coding; its owner decodes the rest. True: the request is to be made again, once,
+ * the other way.
  */
 bool http_recode(struct http_stream *s);
 

@@ -128,11 +128,13 @@ static void header_upload(struct http_response *response, const char *value)
 		response->upload_last = last;
 }
 
-/* Is it a content coding? Stores also send words that are none, with uncoded bytes: aws-chunked. */
+/*
+ * Is it a content coding that anything decodes? Stores also send words that are none, with uncoded
+ * bytes: aws-chunked.
+ */
 static bool is_coding(const char *name)
 {
-	static const char *const names[] = { "gzip", "x-gzip",	 "deflate",   "br",
-					     "zstd", "compress", "x-compress" };
+	static const char *const names[] = { "gzip", "x-gzip", "deflate", "br", "zstd" };
 
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
 		if (!strcmp(names[i], name))

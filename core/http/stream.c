@@ -224,6 +224,7 @@ static int set_request(struct http_stream *s, const struct http_request *q)
 	s->head_only = q->method == HTTP_HEAD;
 	s->identity = q->identity || q->undecoded || q->has_range || q->suffix;
 	s->undecoded = q->undecoded;
+	s->plain = q->plain;
 	s->raw = q->has_range || q->suffix || q->undecoded;
 	s->new_connection = q->new_connection;
 	s->trust = q->trust;

@@ -61,10 +61,28 @@ static int open_kept(struct carton *c, const char *url, struct source **ret, int
 			 "cartonctl fetch without --offline first");
 }
 
+/*
+ * As remote_source_open(). 1: also if its ranges are of coded bytes. That may not be so although its
+ * server says it, such as a store that keeps what was said when it was uploaded.
+ */
+static int open_ranges(struct carton *c, const char *url, const char *source_url, bool hashed,
+		       struct source **ret)
+{
+	int r = remote_source_open(&c->fetch, url, source_url, hashed, ret);
+
+	if (r != 0 || !remote_source_is_coded(*ret))
+		return r;
+	r = hashed ? zip_has_end(*ret) : 0;
+	if (r == 1)
+		return 0;
+	source_unref(*ret);
+	return r < 0 ? r : 1;
+}
+
 /* Opens the carton over the network. What is read until it is open is kept for open_kept(). */
 static int open_remote(struct carton *c, const char *url, struct source **ret, int64_t *ret_mtime)
 {
-	int r = remote_source_open(&c->fetch, url, NULL, c->verify, ret);
+	int r = open_ranges(c, url, NULL, c->verify, ret);
 
 	if (r == 1)
 		return download_carton(&c->fetch, c->cache, url, ret, ret_mtime);
@@ -87,7 +105,7 @@ static int open_at_mirror(struct carton *c, const char *source_url, struct sourc
 
 		if (!url)
 			return -ENOENT;
-		r = remote_source_open(&c->fetch, url, source_url, true, &source);
+		r = open_ranges(c, url, source_url, true, &source);
 		free(url);
 		/* without ranges it is of no use here */
 		r = r == 1 ? -ENOENT : r;

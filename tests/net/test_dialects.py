@@ -3,14 +3,20 @@
 Servers that speak HTTP in a way of their own, and have the right bytes: servers.md says who does. Each carton is read
 as from any other server; what is wrong there is said.
 """
+import bisect
+import errno
+import gzip
 import os
+import random
 
 import pytest
 
+import chunkindex
+
 from harness import CARTONCTL, ctl, run
-from origin import MIB, PRIVATE, LinkedCarton, digest, fault_bytes, lines_of, nginx_at
-from rawhttp import Raw, head, right
-from served import Handler, Served
+from origin import MIB, PRIVATE, LinkedCarton, digest, errno_of, fault_bytes, lines_of, nginx_at
+from rawhttp import CHUNKED, Raw, head, right
+from served import Handler, Served, serve, stop
 from tensorfiles import weights
 from zipwriter import Carton
 
@@ -185,6 +191,115 @@ def test_codings_that_are_none(fault, mount, cache, url, word):
 def test_real_coding_beside_one(fault, cache, url):
     """A store has gzip, and its own word before it; what is read is what was coded."""
     assert ctl('verify', cache.flag, url(norange=1, enc='gzip', **{'as': 'aws-chunked, gzip'})).returncode == 0
+
+
+CODINGS = ['gzip', 'x-gzip', 'deflate', 'br', 'zstd', 'compress']
+
+
+@pytest.mark.parametrize('word', CODINGS)
+def test_codings_of_bytes_that_are_not_coded(fault, mount, cache, url, word):
+    """
+    Words kept from an upload, or by its name: what a body that has the length of the file is, the hash decides. By
+    ranges, as a whole; an object that is asked for in parts, as a whole, and one whose length nobody says.
+    """
+    kind, large = {'as': word}, fault_bytes(9 * MIB, seed=6)
+    assert cat(cache, url(**kind)).stderr == b''
+    assert {r['status'] for r in fault.requests('d.carton')} == {206} and len(fault.requests('d.carton')) <= 6
+    assert ctl('verify', f'--cache-dir={cache.path}/2', url(norange=1, **kind)).returncode == 0
+    c = LinkedCarton(method='stored').link('model/l', X, fault.url('l', size=len(X), seed=5, **kind))
+    c.link('model/large', large, fault.url('large', size=len(large), seed=6, **kind))
+    c.link('model/long', X[1:], fault.url('long', file='long', chunked=1, norange=1, nohead=1, **kind))
+    with open(os.path.join(fault.root, 'long'), 'wb') as f:
+        f.write(X[1:])
+    c.write(os.path.join(fault.root, 'linked.carton'))
+    with mount(os.path.join(fault.root, 'linked.carton'), *PRIVATE, *cache.options) as m:
+        assert [m.read('model/' + n) for n in ('l', 'large', 'long')] == [X, large, X[1:]]
+    # how long it is, all by a range, each twice for the coding that comes; decoded once more; as it is
+    assert max(len([r for r in fault.requests(n) if r['status'] == 200]) for n in ('l', 'large', 'long')) <= 6
+
+
+@pytest.mark.parametrize('kind', [dict(enc='gzip'), dict(enc='br'), dict(enc='gzip', norange=1),
+                                  {'enc': 'gzip', 'as': 'aws-chunked, gzip'}], ids=str)
+def test_ranges_of_coded_bytes(cache, url, kind):
+    """They are of no use: all of it is downloaded, and decoded."""
+    cat(cache, url(**kind))
+
+
+def just_as_long(x):
+    """More bytes, of which gzip makes as many."""
+    n = bisect.bisect(range(2000), 0, key=lambda n: len(x) + n - len(gzip.compress(x + bytes(n), 1))) - 1
+    assert len(gzip.compress(x + bytes(n), 1)) == len(x) + n
+    return x + bytes(n)
+
+
+# a file, and what is sent in its place and is said to be gzip
+SENT_AS_GZIP = {
+    'coded file': lambda x: [gzip.compress(x, 1)] * 2,
+    'just as long': lambda x: (just_as_long(x), gzip.compress(just_as_long(x), 1)),
+    'wrong': lambda x: (x, x[:-1] + b'?'),
+    'wrong in gzip': lambda x: (x, gzip.compress(x[:-1] + b'?', 1)),
+    'nothing': lambda x: (x, b''),
+    'bomb': lambda x: (x, gzip.compress(bytes(16 * MIB), 1)),
+}
+
+
+@pytest.mark.parametrize('kind', SENT_AS_GZIP)
+def test_what_gzip_may_be(mount, tmp_path, kind):
+    """Of a file whose length the chunk index says, or nobody; by ranges, as a whole, or in an answer without a length."""
+    files, bodies, known = {}, {}, {}
+    for sized in (True, False):
+        for how in ('ranges', 'whole', 'chunked'):
+            name = f'{how}-{sized}'
+            files[name], bodies[name] = SENT_AS_GZIP[kind](random.Random(name).randbytes(300_000))
+            known |= {name: files[name]} if sized else {}
+
+    def answer(r):
+        how = r.path[1:].partition('-')[0]
+        r.range = r.range if how == 'ranges' else None
+        if how == 'chunked':
+            body = [b'%x\r\n' % len(r.data), r.data, b'\r\n'] if r.data else []
+            return [head(200, 'Content-Encoding: gzip', CHUNKED), *(body + [b'0\r\n\r\n'] if r.method == 'GET' else [])]
+        return right(r, 'Content-Encoding: gzip')
+    with Raw(bodies, dict.fromkeys(bodies, answer)) as raw:
+        raw.heads = raw.answers
+        c = LinkedCarton(method='stored')
+        for name, data in files.items():
+            c.link('model/' + name, data, raw.url(name))
+        c.add(chunkindex.PATH, chunkindex.index(*known.values()))
+        c.write(tmp_path / 'm.carton')
+        with mount(tmp_path / 'm.carton', *PRIVATE, '-o', f'cache_dir={tmp_path}/cache') as m:
+            for name, data in files.items():
+                if kind in ('coded file', 'just as long'):
+                    assert m.read('model/' + name) == data, name
+                else:
+                    assert errno_of(m.read, 'model/' + name) == errno.EIO, name
+        assert len(raw.requests) <= 60, [(r.path, r.h) for r in raw.requests]
+
+
+def test_gzip_that_nobody_says(mount, tmp_path):
+    """The bytes are taken for what they are: others."""
+    with Raw({'l': gzip.compress(X, 1)}, {}) as raw:
+        LinkedCarton(method='stored').link('model/l', X, raw.url('l')).write(tmp_path / 'm.carton')
+        with mount(tmp_path / 'm.carton', *PRIVATE, '-o', f'cache_dir={tmp_path}/cache') as m:
+            assert errno_of(m.read, 'model/l') == errno.EIO
+
+
+@pytest.mark.parametrize('word', ['gzip', 'br'])
+def test_a_listing_is_what_its_header_says(word):
+    """It has no hash: one that cannot be decoded is refused."""
+    def answer(r):
+        file = b'[{"type": "file", "path": "a.txt", "size": 2, "oid": "%s"}]' % (b'2' * 40)
+        body = file if '/tree/' in r.path else b'{"sha": "%s"}' % (b'1' * 40)
+        r.send_response(200)
+        r.send_header('Content-Length', str(len(body)))
+        if '/tree/' in r.path:
+            r.send_header('Content-Encoding', word)
+        r.end_headers()
+        r.wfile.write(body)
+    server = serve(answer)
+    p = ctl('ls', 'hf://org/model', env=os.environ | {'HF_ENDPOINT': 'http://127.0.0.1:%d' % server.server_port})
+    stop(server)
+    assert p.returncode == 1 and 'coded body is broken' in p.stderr, p.stderr
 
 
 # ---- one odd answer in the middle ----

@@ -803,15 +803,6 @@ def test_no_mount(nginx, fault, refusing, point, work, kind, says):
     assert len(set(re.sub(r'\d+ ms', '', err).splitlines())) <= 3, err
 
 
-def test_coded_parts(fault, point, work):
-    """A part of a coded body is refused: it does not say that there are no ranges."""
-    sample().write(os.path.join(fault.root, 'coded.carton'))
-    err = refused(remote(fault, 'coded.carton', **{'h': 'Content-Encoding:gzip'}), point, '-o',
-                  f'cache_dir={work}/cache', says='a part of a coded body')
-    assert 'downloading' not in err
-    assert [r for r in fault.requests('coded.carton') if r['status'] != 206] == []
-
-
 def test_silent_server(fault, point, work):
     """-o timeout= is how long a mount waits."""
     refused(fault.url('s', silent=1), point, '-o', 'timeout=2', says='answer|timed out', code=75)
