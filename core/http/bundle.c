@@ -6,12 +6,13 @@
  */
 #include <dirent.h>
 #include <fcntl.h>
+#include <openssl/err.h>
+#include <openssl/pem.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/digest.h"
 #include "http/internal.h"
 
 /* bytes of a file of a directory, files of it, and certificates together */
@@ -22,69 +23,60 @@
 /* ---- the certificates of a file ---- */
 
 /*
- * Is the text between the lines of a PEM block an element of DER? libcurl takes all blocks or none,
- * so a broken one must not be among them.
+ * Can a block of PEM be used? libcurl takes all blocks or none, so a broken one must not be among
+ * them.
  */
-static bool is_der(const char *text, size_t n)
+static bool is_certificate(const char *name, const unsigned char *der, long n)
 {
-	char *copy = malloc(n + 1);
-	const uint8_t *der = (const uint8_t *)copy;
-	size_t len = 0, lead;
-	ssize_t size;
-	bool ok;
+	static const char *const names[] = { PEM_STRING_X509, PEM_STRING_X509_OLD,
+					     PEM_STRING_X509_TRUSTED };
+	X509 *certificate = NULL;
 
-	for (size_t i = 0; copy && i < n; i++)
-		if (!strchr(" \t\r\n", text[i]))
-			copy[len++] = text[i];
-	size = copy ? base64_decode(copy, len) : -ENOMEM;
-	/* a SEQUENCE, whose length takes one to three bytes */
-	ok = size > 4 && der[0] == 0x30 && der[1] > 0x80 && der[1] <= 0x83;
-	lead = ok ? der[1] & 0x7f : 0;
-	len = 0;
-	for (size_t i = 0; i < lead; i++)
-		len = len << 8 | der[2 + i];
-	free(copy);
-	return ok && 2 + lead + len <= (size_t)size;
+	for (size_t i = 0; i < ARRAY_SIZE(names) && !certificate; i++)
+		if (strcmp(name, names[i]) == 0)
+			certificate = d2i_X509(NULL, &der, n);
+	X509_free(certificate);
+	return certificate != NULL;
 }
 
-/* The end of the block that begins at `text`; NULL: it has none. *ret_good: it can be used. */
-static const char *block_end(const char *text, bool *ret_good)
+/* Adds the next block of a text if it is a certificate that can be used. 0 or -ENOMEM. */
+static int add_block(BIO *from, BIO *to)
 {
-	static const char *const labels[] = { "CERTIFICATE", "X509 CERTIFICATE",
-					      "TRUSTED CERTIFICATE" };
-	const char *label = text + strlen("-----BEGIN "), *body = strstr(label, "-----");
-	size_t n = body ? (size_t)(body - label) : 0;
-	const char *end = body ? strstr(body, "\n-----END ") : NULL;
+	char *name = NULL, *header = NULL;
+	unsigned char *der = NULL;
+	long n = 0;
+	int r = 0;
 
-	*ret_good = false;
-	if (!end)
-		return NULL;
-	body += strlen("-----");
-	for (size_t i = 0; i < ARRAY_SIZE(labels); i++)
-		*ret_good |= n == strlen(labels[i]) && memcmp(label, labels[i], n) == 0;
-	*ret_good = *ret_good && end >= body && is_der(body, (size_t)(end - body));
-	label = end + strlen("\n-----END ");
-	end = strstr(label, "-----");
-	return end ? end + strlen("-----") : NULL;
+	if (PEM_read_bio(from, &name, &header, &der, &n) != 1)
+		return 0;
+	if (is_certificate(name, der, n) && PEM_write_bio(to, name, "", der, n) <= 0)
+		r = -ENOMEM;
+	OPENSSL_free(name);
+	OPENSSL_free(header);
+	OPENSSL_free(der);
+	return r;
 }
 
 /* Adds the certificates of a text, which may have keys and comments, too. */
-static int add_certificates(const char *text, struct buf *ret)
+static int add_certificates(const char *text, size_t n, struct buf *ret)
 {
-	int r = 0;
+	BIO *from = BIO_new_mem_buf(text, (int)n), *to = BIO_new(BIO_s_mem());
+	int r = from && to ? 0 : -ENOMEM;
+	char *found;
+	long len;
 
-	while (r == 0 && (text = strstr(text, "-----BEGIN "))) {
-		bool good;
-		const char *end = block_end(text, &good);
-
-		if (!end)
-			break;
-		if (good)
-			r = buf_add(ret, text, (size_t)(end - text));
-		if (good && r == 0)
-			r = buf_addc(ret, '\n');
-		text = end;
+	/* a broken block is read over */
+	for (size_t left = SIZE_MAX; r == 0 && BIO_ctrl_pending(from) < left;) {
+		left = BIO_ctrl_pending(from);
+		r = add_block(from, to);
 	}
+	ERR_clear_error();
+	if (r == 0) {
+		len = BIO_get_mem_data(to, &found);
+		r = buf_add(ret, found, (size_t)len);
+	}
+	BIO_free(from);
+	BIO_free(to);
 	return r;
 }
 
@@ -104,10 +96,8 @@ static int add_file(int dir, const char *name, struct buf *ret)
 		r = -ENOMEM;
 	if (r == 0)
 		r = pread_full(fd, text, (size_t)st.st_size, 0);
-	if (r == 0) {
-		text[st.st_size] = '\0';
-		r = add_certificates(text, ret);
-	}
+	if (r == 0)
+		r = add_certificates(text, (size_t)st.st_size, ret);
 	free(text);
 	fd_close(fd);
 	return r;

@@ -277,9 +277,46 @@ static bool has_next(const char *words, size_t n)
 	return false;
 }
 
+/* A piece of text within a header. */
+struct text {
+	const char *at;
+	size_t n;
+};
+
+/* Reads up to one of these characters. */
+static const char *link_word(const char *value, const char *end, struct text *ret)
+{
+	*ret = (struct text){ value, strcspn(value, end) };
+	return value + ret->n;
+}
+
+/* Reads behind the first quote up to the last one, which may be missing, and over that. */
+static const char *link_quoted(const char *value, struct text *ret)
+{
+	size_t n = 0;
+
+	while (value[n] && value[n] != '"')
+		n += value[n] == '\\' && value[n + 1] ? 2 : 1;
+	*ret = (struct text){ value, n };
+	return value + n + (value[n] == '"');
+}
+
+/* Reads a parameter of a link: NAME=WORD, NAME="TEXT", or NAME alone, whose text is NULL. */
+static const char *link_parameter(const char *value, struct text *ret_name, struct text *ret_text)
+{
+	*ret_text = (struct text){ NULL, 0 };
+	value = link_word(value, "=;, \t", ret_name);
+	value += strspn(value, " \t");
+	if (*value != '=')
+		return value;
+	value += 1 + strspn(value + 1, " \t");
+	return *value == '"' ? link_quoted(value + 1, ret_text) :
+			       link_word(value, ";, \t", ret_text);
+}
+
 /*
- * Reads the parameters of a link, each `; NAME=WORD` or `; NAME="TEXT"`, up to the comma behind
- * them. *ret_next: the first rel has `next` among its relation types.
+ * Reads the parameters of a link up to the comma behind them. *ret_next: the first rel that has a
+ * value has `next` among its relation types.
  */
 static const char *link_parameters(const char *value, bool *ret_next)
 {
@@ -287,32 +324,14 @@ static const char *link_parameters(const char *value, bool *ret_next)
 
 	*ret_next = false;
 	while (*value && *value != ',') {
-		const char *name, *text;
-		size_t n_name, n;
+		struct text name, text;
 
-		name = value += strspn(value, "; \t");
-		n_name = strcspn(name, "=;, \t");
-		value = name + n_name;
-		value += strspn(value, " \t");
-		if (*value != '=') {
-			/* it has no value */
-			continue;
-		}
-		value++;
-		value += strspn(value, " \t");
-		text = value + (*value == '"');
-		if (*value == '"') {
-			for (n = 0; text[n] && text[n] != '"'; n++)
-				n += text[n] == '\\' && text[n + 1];
-			value = text + n + (text[n] == '"');
-		} else {
-			n = strcspn(text, ";, \t");
-			value = text + n;
-		}
-		if (n_name != 3 || strncasecmp(name, "rel", 3) != 0 || known)
+		value += strspn(value, "; \t");
+		value = link_parameter(value, &name, &text);
+		if (known || !text.at || name.n != 3 || strncasecmp(name.at, "rel", 3) != 0)
 			continue;
 		known = true;
-		*ret_next = has_next(text, n);
+		*ret_next = has_next(text.at, text.n);
 	}
 	return value;
 }
