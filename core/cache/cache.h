@@ -203,6 +203,13 @@ int cache_fill_restart(struct cache_fill *fill, const char *validator);
 int cache_fill_reserve(struct cache_fill *fill, uint64_t size);
 
 /*
+ * The same for `n` more bytes, anywhere in a file that several fill: nothing is allocated, as holes
+ * say what has not come. cache_fill_less(): `n` of these bytes do not come after all. Any thread.
+ */
+int cache_fill_more(struct cache_fill *fill, uint64_t n);
+void cache_fill_less(struct cache_fill *fill, uint64_t n);
+
+/*
  * Notes that the first `len` bytes have all been written: a fill that resumes throws away the bytes
  * behind them. Each call is one small write, so the caller notes every MiB or so. Returns 0 or
  * -errno.
@@ -243,7 +250,8 @@ int cache_tmpfile(struct cache *cache, int *ret_fd);
  * a full cache is not listed at each call. Removes nothing when that would not suffice. The room is
  * not reserved for the caller (cache_fill_reserve() does that). The usage is counted anew after 10
  * s or 1/64 of the limit at the latest, so processes that fill at once may pass the limit by that
- * much for that long; the free space is checked at each call. Returns 0, -ENOSPC, or -errno.
+ * much for that long; fills of one process do not. The free space is checked at each call. Returns
+ * 0, -ENOSPC, or -errno.
  */
 int cache_reserve(struct cache *cache, uint64_t bytes);
 

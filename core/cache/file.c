@@ -46,14 +46,6 @@ struct file {
 
 /* ---- beginning ---- */
 
-/* Returns how many bytes of the disk the file takes. */
-static uint64_t disk_bytes(int fd)
-{
-	struct stat st;
-
-	return fstat(fd, &st) < 0 ? 0 : (uint64_t)st.st_blocks * 512;
-}
-
 /* Takes over the descriptor or the fill, also on failure. */
 static int file_new(struct cache_fill *fill, int fd, uint64_t max, struct file **ret)
 {
@@ -74,7 +66,7 @@ static int file_new(struct cache_fill *fill, int fd, uint64_t max, struct file *
 	d->noted_ms = now_ms();
 	/* an earlier fill's bytes have their room */
 	if (fill)
-		d->room = disk_bytes(fd);
+		d->room = cache_blocks(fd);
 	pthread_mutex_init(&d->lock, NULL);
 	*ret = d;
 	return 0;
@@ -176,7 +168,7 @@ dev_t file_disk(const struct file *d)
 /* Checks the room on the disk for an unnamed file; allocates it if the size is certain. */
 static int reserve_unnamed(const struct file *d, uint64_t size, bool certain)
 {
-	uint64_t have = disk_bytes(d->fd);
+	uint64_t have = cache_blocks(d->fd);
 
 	if (size > d->max || !disk_has_room(d, size - MIN(size, have), KEEP_KNOWN))
 		return -ENOSPC;
@@ -492,14 +484,14 @@ int file_make_room(struct file *d, uint64_t n, const char *name,
 	bool full;
 
 	pthread_mutex_lock(&d->lock);
-	full = d->fill && cache_reserve(d->cache, n) < 0;
+	full = d->fill && cache_fill_more(d->fill, n) < 0;
 	if (full && drop && drop(ctx, true))
-		full = cache_reserve(d->cache, n) < 0;
+		full = cache_fill_more(d->fill, n) < 0;
 	/* unnamed files are outside the limit of the cache, but take room on its disk */
 	if (full && drop && !file_has_room(d, n) && drop(ctx, false))
-		full = cache_reserve(d->cache, n) < 0;
+		full = cache_fill_more(d->fill, n) < 0;
 	if (full && drop) {
-		cache_log_full(d->cache, name, d->limit - MIN(d->limit, disk_bytes(d->fd)));
+		cache_log_full(d->cache, name, d->limit - MIN(d->limit, cache_blocks(d->fd)));
 		cache_fill_abort(d->fill, false);
 		d->fill = NULL;
 	}
@@ -507,6 +499,14 @@ int file_make_room(struct file *d, uint64_t n, const char *name,
 		full = !file_has_room(d, n) && (!drop || !drop(ctx, false) || !file_has_room(d, n));
 	pthread_mutex_unlock(&d->lock);
 	return full ? -ENOSPC : 0;
+}
+
+void file_give_room(struct file *d, uint64_t n)
+{
+	pthread_mutex_lock(&d->lock);
+	if (d->fill)
+		cache_fill_less(d->fill, n);
+	pthread_mutex_unlock(&d->lock);
 }
 
 void file_publish(struct file *d, const uint8_t sha256[32])

@@ -143,6 +143,9 @@ int file_source(const struct file *d, struct source **ret);
 int file_make_room(struct file *d, uint64_t n, const char *name,
 		   bool (*drop)(void *ctx, bool entries), void *ctx);
 
+/* Gives back `n` bytes of that room: nobody writes them now. Any thread. */
+void file_give_room(struct file *d, uint64_t n);
+
 /*
  * Moves [off, off+n), for which the disk has no room, to a second file, where temporary files are.
  * The range consists of whole parts, and no thread reads or writes it during the call. Bytes that

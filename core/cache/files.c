@@ -42,6 +42,13 @@ int cache_allocate(int fd, uint64_t size)
 	return r == -EDQUOT ? -ENOSPC : r == -EOPNOTSUPP || r == -ENOSYS ? 0 : r;
 }
 
+uint64_t cache_blocks(int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) < 0 ? 0 : (uint64_t)st.st_blocks * 512;
+}
+
 void cache_object_name(const uint8_t sha256[32], char ret_name[OBJECT_NAME_SIZE])
 {
 	hex_encode(sha256, 1, ret_name);

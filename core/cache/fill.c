@@ -23,6 +23,7 @@ struct cache_fill {
 	uint64_t shared;     /* with others, of that size; 0: with nobody */
 	int fd;		     /* the partial, O_RDWR */
 	uint64_t counted;    /* bytes of the partial that are in cache->used */
+	struct cache_grant grant;
 	struct sidecar sidecar;
 };
 
@@ -135,11 +136,13 @@ static int begin_once(struct cache *c, struct cache_fill *f)
 	int r;
 
 	f->fd = f->sidecar.fd = -1;
+	memcpy(f->grant.sha256, f->sha256, 32);
 	r = f->shared ? cache_lock_share(c, f->sha256, &f->lock) :
 			cache_lock_try(c, f->sha256, &f->lock);
 	if (r < 0)
 		return r;
 	r = f->shared ? begin_shared(f) : begin_alone(c, f);
+	f->grant.fd = f->fd;
 	if (r == 0)
 		return 0;
 	fd_close(f->fd);
@@ -213,6 +216,7 @@ int cache_fill_restart(struct cache_fill *f, const char *validator)
 	if (r < 0)
 		return r;
 	f->counted = 0;
+	cache_grant_drop(f->cache, &f->grant);
 	if (n == 0)
 		return 0;
 	f->sidecar.validator = strdup(validator);
@@ -226,8 +230,8 @@ int cache_fill_restart(struct cache_fill *f, const char *validator)
 
 int cache_fill_reserve(struct cache_fill *f, uint64_t size)
 {
+	uint64_t have, before = f->grant.bytes;
 	struct stat st;
-	uint64_t have;
 	int r;
 
 	if (size > MAX_FILE_SIZE)
@@ -237,18 +241,30 @@ int cache_fill_reserve(struct cache_fill *f, uint64_t size)
 	have = (uint64_t)st.st_blocks * 512;
 	if (size <= have)
 		return 0;
-	r = cache_reserve(f->cache, size - have);
+	r = cache_grant(f->cache, &f->grant, size);
 	if (r < 0)
 		return r;
 	r = cache_allocate(f->fd, size);
 	/* Other writers took the space, or a quota is smaller than the disk. */
 	if (r == -ENOSPC && cache_evict(f->cache, size - have) == 0)
 		r = cache_allocate(f->fd, size);
-	if (r < 0 && ftruncate(f->fd, st.st_size) < 0) /* gives back the blocks that the file got */
-		return -errno;
-	if (r == 0)
+	if (r == 0) {
 		f->counted = MAX(f->counted, size);
-	return r;
+		return 0;
+	}
+	cache_grant_cut(f->cache, &f->grant, f->grant.bytes - before);
+	/* gives back the blocks that the file got */
+	return ftruncate(f->fd, st.st_size) < 0 ? -errno : r;
+}
+
+int cache_fill_more(struct cache_fill *f, uint64_t n)
+{
+	return cache_grant(f->cache, &f->grant, MAX(cache_blocks(f->fd), f->grant.bytes) + n);
+}
+
+void cache_fill_less(struct cache_fill *f, uint64_t n)
+{
+	cache_grant_cut(f->cache, &f->grant, n);
 }
 
 int cache_fill_progress(struct cache_fill *f, uint64_t len)
@@ -260,6 +276,7 @@ int cache_fill_progress(struct cache_fill *f, uint64_t len)
 
 static void fill_free(struct cache_fill *f)
 {
+	cache_grant_drop(f->cache, &f->grant);
 	fd_close(f->fd);
 	sidecar_close(&f->sidecar);
 	cache_lock_release(&f->lock);
@@ -310,8 +327,8 @@ static int publish(struct cache_fill *f, const uint8_t *sha256, uint64_t size, i
 	if (r < 0)
 		return r;
 	cache_object_name(sha256, object);
-	if (fchmod(f->fd, 0400) < 0 || renameat(c->partial, f->name, c->objects, object) < 0) {
-		r = -errno;
+	r = fchmod(f->fd, 0400) < 0 ? -errno : cache_grant_rename(c, &f->grant, f->name, object);
+	if (r < 0) {
 		fchmod(f->fd, 0600);
 		fd_close(fd);
 		return r;

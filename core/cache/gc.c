@@ -35,6 +35,7 @@ struct count {
 	size_t n, cap;
 	uint64_t total;
 	bool keep;
+	struct cache_grant *grants;
 };
 
 static uint64_t sat_add(uint64_t a, uint64_t b)
@@ -66,6 +67,19 @@ static uint64_t disk_bytes(const struct stat *st, enum kind kind)
 	return kind == PARTIAL ? bytes : MAX(bytes, (uint64_t)st->st_size);
 }
 
+static uint64_t granted_bytes(struct count *count, const uint8_t sha256[32])
+{
+	uint64_t bytes = 0;
+
+	for (struct cache_grant *g = count->grants; g; g = g->next) {
+		if (memcmp(g->sha256, sha256, 32) != 0)
+			continue;
+		g->met = true;
+		bytes = MAX(bytes, g->bytes);
+	}
+	return bytes;
+}
+
 /* A cache_each_fn. */
 static int count_add(void *ctx, const uint8_t sha256[32], const struct stat *st)
 {
@@ -73,6 +87,8 @@ static int count_add(void *ctx, const uint8_t sha256[32], const struct stat *st)
 	uint64_t bytes = disk_bytes(st, count->kind);
 	struct item *item;
 
+	if (count->kind == PARTIAL)
+		bytes = MAX(bytes, granted_bytes(count, sha256));
 	count->total = sat_add(count->total, bytes);
 	if (!count->keep)
 		return 0;
@@ -101,12 +117,22 @@ static int item_cmp(const void *a, const void *b)
 	return memcmp(x->sha256, y->sha256, 32);
 }
 
+/* What a file will take that has another name by now, or none. */
+static uint64_t still_to_come(const struct cache_grant *g)
+{
+	uint64_t have = g->fd < 0 ? 0 : cache_blocks(g->fd);
+
+	return g->bytes - MIN(g->bytes, have);
+}
+
 /* Counts all files; with `keep` also lists them: the damaged ones first, then by last use. */
 static int count_all(struct cache *c, bool keep, struct count *ret_count)
 {
-	struct count count = { .kind = OBJECT, .keep = keep };
+	struct count count = { .kind = OBJECT, .keep = keep, .grants = c->grants };
 	int r;
 
+	for (struct cache_grant *g = c->grants; g; g = g->next)
+		g->met = false;
 	r = cache_each(c, count_add, &count);
 	count.kind = SEAL;
 	if (r == 0)
@@ -118,6 +144,9 @@ static int count_all(struct cache *c, bool keep, struct count *ret_count)
 		free(count.items);
 		return r;
 	}
+	for (const struct cache_grant *g = c->grants; g; g = g->next)
+		if (!g->met)
+			count.total = sat_add(count.total, still_to_come(g));
 	if (count.n)
 		qsort(count.items, count.n, sizeof(*count.items), item_cmp);
 	*ret_count = count;
@@ -289,7 +318,8 @@ static int make_room(struct cache *c, uint64_t bytes, uint64_t least, uint64_t *
 	return r;
 }
 
-static int reserve(struct cache *c, uint64_t bytes, uint64_t least, bool probe)
+/* With space_lock held. */
+static int reserve_locked(struct cache *c, uint64_t bytes, uint64_t least, bool probe)
 {
 	uint64_t lacks;
 	bool room = false;
@@ -297,7 +327,6 @@ static int reserve(struct cache *c, uint64_t bytes, uint64_t least, bool probe)
 
 	if (bytes > c->limit)
 		return -ENOSPC;
-	pthread_mutex_lock(&c->space_lock);
 	if (!least)
 		r = has_room(c, bytes, &room);
 	if (r == 0 && !room)
@@ -306,6 +335,15 @@ static int reserve(struct cache *c, uint64_t bytes, uint64_t least, bool probe)
 		c->used = sat_add(c->used, bytes);
 		c->reserved = sat_add(c->reserved, bytes);
 	}
+	return r;
+}
+
+static int reserve(struct cache *c, uint64_t bytes, uint64_t least, bool probe)
+{
+	int r;
+
+	pthread_mutex_lock(&c->space_lock);
+	r = reserve_locked(c, bytes, least, probe);
 	pthread_mutex_unlock(&c->space_lock);
 	return r;
 }
@@ -363,6 +401,63 @@ void cache_trim(struct cache *c, uint64_t bytes)
 	if (has_room(c, 0, &room) == 0 && !room)
 		make_room(c, 0, 0, NULL);
 	pthread_mutex_unlock(&c->space_lock);
+}
+
+/* ---- grants ---- */
+
+/* With space_lock held. */
+static void grant_set(struct cache *c, struct cache_grant *grant, uint64_t bytes)
+{
+	struct cache_grant **at = &c->grants;
+
+	if (bytes && !grant->bytes) {
+		grant->next = c->grants;
+		c->grants = grant;
+	} else if (!bytes && grant->bytes) {
+		while (*at != grant)
+			at = &(*at)->next;
+		*at = grant->next;
+	}
+	grant->bytes = bytes;
+}
+
+int cache_grant(struct cache *c, struct cache_grant *grant, uint64_t bytes)
+{
+	uint64_t have = grant->fd < 0 ? 0 : cache_blocks(grant->fd);
+	int r = 0;
+
+	pthread_mutex_lock(&c->space_lock);
+	have = MAX(have, grant->bytes);
+	if (bytes > have)
+		r = reserve_locked(c, bytes - have, 0, false);
+	if (r == 0)
+		grant_set(c, grant, MAX(bytes, grant->bytes));
+	pthread_mutex_unlock(&c->space_lock);
+	return r;
+}
+
+void cache_grant_cut(struct cache *c, struct cache_grant *grant, uint64_t bytes)
+{
+	pthread_mutex_lock(&c->space_lock);
+	grant_set(c, grant, grant->bytes - MIN(grant->bytes, bytes));
+	pthread_mutex_unlock(&c->space_lock);
+}
+
+void cache_grant_drop(struct cache *c, struct cache_grant *grant)
+{
+	cache_grant_cut(c, grant, UINT64_MAX);
+}
+
+int cache_grant_rename(struct cache *c, struct cache_grant *grant, const char *from, const char *to)
+{
+	int r;
+
+	pthread_mutex_lock(&c->space_lock);
+	r = renameat(c->partial, from, c->objects, to) < 0 ? -errno : 0;
+	if (r == 0)
+		grant_set(c, grant, 0);
+	pthread_mutex_unlock(&c->space_lock);
+	return r;
 }
 
 /* ---- gc ---- */

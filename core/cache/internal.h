@@ -62,6 +62,19 @@ struct cache {
 	int64_t counted_ms; /* when `used` was last counted */
 	uint64_t used;	    /* bytes then, and bytes that were reserved since */
 	uint64_t reserved;  /* of these, since then */
+	struct cache_grant *grants;
+};
+
+/*
+ * Room for one file that is being written. A count takes the file for as large as it will be, until
+ * the grant is dropped: on disk it is smaller before its blocks are allocated or written.
+ */
+struct cache_grant {
+	struct cache_grant *next;
+	uint8_t sha256[32]; /* of the partial, */
+	int fd;		    /* and open; -1: a file that no count finds */
+	uint64_t bytes;	    /* of disk that it will take; 0: not in the list */
+	bool met;	    /* in the count under way */
 };
 
 /* Bytes of LOCK_FILE from `at` on are locked by the open file description of `fd`. */
@@ -81,6 +94,9 @@ int cache_disk_short(int fd, uint64_t n, uint64_t keep, uint64_t *ret_short);
  * system cannot; -ENOSPC; or -errno.
  */
 int cache_allocate(int fd, uint64_t size);
+
+/* Returns how many bytes of the disk an open file takes. */
+uint64_t cache_blocks(int fd);
 
 void cache_object_name(const uint8_t sha256[32], char ret_name[OBJECT_NAME_SIZE]);
 void cache_sidecar_name(const uint8_t sha256[32], char ret_name[SIDECAR_NAME_SIZE]);
@@ -181,6 +197,22 @@ int cache_check_home(const char *path, char **ret_above, uid_t *ret_owner);
 
 /* mkdir -p with mode 0700: 0, or -errno of the last directory. */
 int cache_make_dirs(char *path);
+
+/*
+ * cache_reserve() for a file that may grow to `bytes` of disk now. The grant lasts until it is
+ * dropped, also on failure if it was given before. cache_grant_cut() makes it smaller by `bytes`,
+ * which are not needed.
+ */
+int cache_grant(struct cache *c, struct cache_grant *grant, uint64_t bytes);
+void cache_grant_cut(struct cache *c, struct cache_grant *grant, uint64_t bytes);
+void cache_grant_drop(struct cache *c, struct cache_grant *grant);
+
+/*
+ * Gives the partial of a grant the name of an object, and drops the grant: each count finds the
+ * file under one of the names. 0 or -errno, and then nothing has changed.
+ */
+int cache_grant_rename(struct cache *c, struct cache_grant *grant, const char *from,
+		       const char *to);
 
 /*
  * Returns what cache_reserve() would, without removing or counting anything: for a length that may

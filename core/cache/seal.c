@@ -70,21 +70,13 @@ static int open_box(const struct box_of *box, uint8_t *lock)
 	return box_open(box, lock);
 }
 
-int cache_seal_put(struct cache *c, const uint8_t sha256[32], uint64_t size,
-		   uint8_t (*tags)[TAG_SIZE])
+static int write_seal(struct cache *c, const uint8_t sha256[32], uint64_t size,
+		      uint8_t (*tags)[TAG_SIZE], const char *name)
 {
-	char name[HEX_SIZE];
-	uint8_t *all;
-	size_t n;
+	size_t n = file_size(size);
+	uint8_t *all = malloc(n);
 	int r;
 
-	if (size < MIN_SEALED || size > MAX_SEALED || cache_seal_name(c, sha256, name) < 0)
-		return -EINVAL;
-	n = file_size(size);
-	r = cache_reserve(c, n);
-	if (r < 0)
-		return r;
-	all = malloc(n);
 	if (!all)
 		return -ENOMEM;
 	write_header(all, sha256, size);
@@ -95,6 +87,22 @@ int cache_seal_put(struct cache *c, const uint8_t sha256[32], uint64_t size,
 	if (r == 0)
 		r = cache_put_file(c, c->seals, name, all, n);
 	free(all);
+	return r;
+}
+
+int cache_seal_put(struct cache *c, const uint8_t sha256[32], uint64_t size,
+		   uint8_t (*tags)[TAG_SIZE])
+{
+	struct cache_grant grant = { .fd = -1 };
+	char name[HEX_SIZE];
+	int r;
+
+	if (size < MIN_SEALED || size > MAX_SEALED || cache_seal_name(c, sha256, name) < 0)
+		return -EINVAL;
+	r = cache_grant(c, &grant, file_size(size));
+	if (r == 0)
+		r = write_seal(c, sha256, size, tags, name);
+	cache_grant_drop(c, &grant);
 	return r;
 }
 

@@ -245,6 +245,15 @@ static int find_room(struct fill *f)
 	return r;
 }
 
+/* Gives back the room of what is behind `settled`: it has not come, or is wrong. */
+static void give_room(struct fill *f)
+{
+	uint64_t came = f->settled > f->first ? end_of(f, f->settled - 1) : 0;
+
+	if (!f->spilled)
+		file_give_room(f->sparse->dest, f->get.n - came);
+}
+
 static void got(struct get *g, int result, struct ingested *in);
 
 /* Asks the network for the fill's chunks. 0; or -errno, and then got() is not called. */
@@ -270,7 +279,12 @@ static int ask(struct fill *f)
 	if (r < 0 && f->ahead)
 		r = -ECANCELED;
 	f->ahead = false;
-	return r < 0 ? r : get_start(&f->get);
+	if (r < 0)
+		return r;
+	r = get_start(&f->get);
+	if (r < 0)
+		give_room(f);
+	return r;
 }
 
 /* When it is begun again, what is verified is no longer its own: that is not written to again. */
@@ -371,6 +385,8 @@ static void got(struct get *g, int result, struct ingested *in)
 	struct fill *f = container_of(g, struct fill, get);
 
 	(void)in;
+	if (result < 0)
+		give_room(f);
 	if (room_is_full(result) && !f->spilled) {
 		f->spilled = true;
 		release_settled(f);

@@ -2,9 +2,12 @@
 /* The space of the cache: what goes first, what never goes, a full disk, and leftovers. */
 #include "cache_help.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/statvfs.h>
+#include <sys/syscall.h>
 #include <time.h>
 
 #include "mount_help.h"
@@ -132,6 +135,122 @@ static void test_partials_are_evicted(void **state)
 	close(fd);
 	cache_close(c);
 }
+
+/* ---- grants ---- */
+
+static struct cache_fill *asks; /* for room, just before another fill gets its blocks */
+static int answer;
+
+/* In place of libc's, so that the moment before is the same each time. */
+int fallocate(int fd, int mode, off_t off, off_t n)
+{
+	struct cache_fill *f = asks;
+
+	asks = NULL;
+	if (f)
+		answer = cache_fill_reserve(f, 400 * KIB);
+	return (int)syscall(SYS_fallocate, fd, mode, off, n);
+}
+
+static struct cache_fill *begin(struct cache *c, unsigned i)
+{
+	struct cache_fill *f = NULL;
+
+	assert_int_equal(cache_begin(c, key_of(i).sha256, &f), 0);
+	return f;
+}
+
+/* Room that a fill was granted counts before it has its blocks, and no longer after its end. */
+static void test_grants(void **state)
+{
+	struct env *e = *state;
+	struct cache *c = open_cache(e, MIB);
+	struct cache_fill *first = begin(c, 1), *second = begin(c, 2), *third = begin(c, 3);
+
+	asks = second;
+	assert_int_equal(cache_fill_reserve(first, 700 * KIB), 0);
+	assert_int_equal(answer, -ENOSPC);
+	cache_fill_abort(first, false);
+	asks = third;
+	assert_int_equal(cache_fill_reserve(second, 400 * KIB), 0);
+	assert_int_equal(answer, 0);
+	assert_int_equal(cache_fill_reserve(third, 700 * KIB), -ENOSPC);
+	/* what could not be had is not kept either */
+	assert_int_equal(cache_fill_reserve(second, 600 * KIB), 0);
+	assert_int_equal(cache_fill_restart(second, NULL), 0);
+	assert_int_equal(cache_fill_reserve(third, 900 * KIB), 0);
+	cache_fill_abort(second, false);
+	cache_fill_abort(third, false);
+	cache_close(c);
+}
+
+/* Those of files that several fill, which have their blocks when they are written. */
+static void test_grants_of_parts(void **state)
+{
+	struct env *e = *state;
+	struct cache *c = open_cache(e, MIB);
+	struct cache_fill *f, *other = begin(c, 2);
+
+	assert_int_equal(cache_join(c, key_of(1).sha256, 4 * MIB, &f), 0);
+	assert_int_equal(cache_fill_more(f, 300 * KIB), 0);
+	assert_int_equal(cache_fill_more(f, 300 * KIB), 0);
+	assert_int_equal(cache_fill_reserve(other, 500 * KIB), -ENOSPC);
+	assert_int_equal(put_bytes(cache_fill_fd(f), key_of(1), 0, 300 * KIB), 0);
+	assert_int_equal(cache_fill_reserve(other, 500 * KIB), -ENOSPC);
+	cache_fill_less(f, 300 * KIB);
+	assert_int_equal(cache_fill_reserve(other, 500 * KIB), 0);
+	assert_int_equal(cache_fill_more(f, 300 * KIB), -ENOSPC);
+	cache_fill_abort(other, false);
+	assert_int_equal(cache_fill_more(f, 300 * KIB), 0);
+	cache_fill_abort(f, false);
+	cache_close(c);
+}
+
+static void *fill_and_hold(void *ctx)
+{
+	struct env *e = ctx;
+	static atomic_uint next;
+	struct key k = key_of(atomic_fetch_add(&next, 1));
+	struct cache_fill *f;
+	int fd = -1;
+
+	if (cache_begin(e->c, k.sha256, &f) < 0)
+		return (void *)-1;
+	if (cache_fill_reserve(f, 300 * KIB) < 0 ||
+	    put_bytes(cache_fill_fd(f), k, 0, 300 * KIB) < 0 ||
+	    cache_fill_publish(f, NULL, 300 * KIB, &fd) < 0)
+		cache_fill_abort(f, false);
+	return (void *)(intptr_t)fd;
+}
+
+/* However the threads meet: three of eight files have room, none more and none fewer. */
+static void test_limit_of_threads(void **state)
+{
+	struct env *e = *state;
+	pthread_t threads[8];
+	int fds[8];
+	void *fd;
+
+	e->c = open_cache(e, MIB);
+	for (int round = 0; round < 12; round++) {
+		unsigned kept = 0;
+
+		for (unsigned i = 0; i < 8; i++)
+			pthread_create(&threads[i], NULL, fill_and_hold, e);
+		for (unsigned i = 0; i < 8; i++) {
+			pthread_join(threads[i], &fd);
+			kept += (intptr_t)fd >= 0;
+			fds[i] = (int)(intptr_t)fd;
+		}
+		assert_int_equal(kept, 3);
+		for (unsigned i = 0; i < 8; i++)
+			fd_close(fds[i]);
+		assert_int_equal(cache_gc(e->c, 0, NULL), 0);
+	}
+	cache_close(e->c);
+}
+
+/* ---- disks ---- */
 
 static void put_text(const char *path, const char *text)
 {
@@ -284,7 +403,8 @@ static void test_sweep(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_lru),	       TEST(test_limit), TEST(test_partials_are_evicted),
+		TEST(test_lru),	       TEST(test_limit),	   TEST(test_partials_are_evicted),
+		TEST(test_grants),     TEST(test_grants_of_parts), TEST(test_limit_of_threads),
 		TEST(test_small_disk), TEST(test_sweep),
 	};
 
