@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Checks files and directories that another user may have made, in a directory where several can
- * write, such as /tmp.
+ * Whose files and directories are: checks those that another user may have made, in a directory
+ * where several can write, such as /tmp; and gives the owner the rights of what is made here.
  */
 #ifndef CARTON_BASE_OWN_H
 #define CARTON_BASE_OWN_H
 
 #include <stdbool.h>
+#include <sys/types.h>
 
 #define OWN_WHY 128
 
@@ -16,5 +17,17 @@
  * why ("belongs to uid ..."); or -errno of fstat(2). Any thread.
  */
 int own_check(int fd, bool root, char ret_why[OWN_WHY]);
+
+/*
+ * Gives the owner of a new file or directory what the umask has taken from him of `mode`; the umask
+ * decides for others. 0 or -errno.
+ */
+int own_give(int fd, mode_t mode);
+
+/*
+ * Makes a directory that its owner can enter, list and change as `mode` says, whatever the umask
+ * is, by an absolute path or in `at`. 0 or -errno. Any thread.
+ */
+int own_make_dir(int at, const char *name, mode_t mode);
 
 #endif

@@ -7,6 +7,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "base/own.h"
 #include "cache/internal.h"
 
 #define KEEP_FREE 20 /* a twentieth of the file system */
@@ -62,16 +63,6 @@ void cache_sidecar_name(const uint8_t sha256[32], char ret_name[SIDECAR_NAME_SIZ
 	memcpy(ret_name + 64, SIDECAR_SUFFIX, sizeof(SIDECAR_SUFFIX));
 }
 
-/* Sets the mode of a new file or directory if the umask has removed a bit of it. 0 or -errno. */
-static int give_owner(int fd, mode_t mode)
-{
-	struct stat st;
-
-	if (fstat(fd, &st) < 0)
-		return -errno;
-	return (st.st_mode & mode) == mode || fchmod(fd, mode) == 0 ? 0 : -errno;
-}
-
 /*
  * An open of a FIFO would wait for its other end, and an open of a device may do anything. So the
  * kind of the file is checked before it is opened, and again when it is open.
@@ -91,26 +82,11 @@ int cache_open_file(int dir, const char *name, int flags, int *ret_fd)
 	else if (!S_ISREG(st.st_mode))
 		r = -EISDIR;
 	else if (flags & O_CREAT)
-		give_owner(fd, 0600); /* if that fails, a later run logs why it cannot open it */
+		own_give(fd, 0600); /* if that fails, a later run logs why it cannot open it */
 	if (r < 0)
 		fd_close(fd);
 	else
 		*ret_fd = fd;
-	return r;
-}
-
-int cache_make_dir(int at, const char *name)
-{
-	int fd, r;
-
-	if (mkdirat(at, name, 0700) < 0)
-		return -errno;
-	fd = openat(at, name, O_RDONLY | O_DIRECTORY | OPEN_FLAGS);
-	r = fd < 0 ? -errno : give_owner(fd, 0700);
-	fd_close(fd);
-	/* a directory that nobody can enter would be in the way of later runs, too */
-	if (r < 0)
-		unlinkat(at, name, AT_REMOVEDIR);
 	return r;
 }
 
@@ -150,7 +126,7 @@ int cache_tmp_create(struct cache *c, char ret_name[HEX_SIZE], int *ret_fd)
 			continue;
 		if (fd < 0)
 			return -errno;
-		give_owner(fd, 0600);
+		own_give(fd, 0600);
 		/* A sweep may have locked the file first; then it is removed, or soon will be. */
 		if (flock(fd, LOCK_EX | LOCK_NB) < 0 ? errno != EWOULDBLOCK : is_named(fd)) {
 			*ret_fd = fd;

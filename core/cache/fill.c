@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/file_size.h"
+#include "base/own.h"
 #include "cache/internal.h"
 
 #define SPARSE_VALIDATOR "chunks" /* of bytes in any order, in place of an ETag */
@@ -80,7 +81,7 @@ static int make_bucket(struct cache *c, const uint8_t sha256[32])
 
 	cache_object_name(sha256, name);
 	name[2] = '\0';
-	r = cache_make_dir(c->objects, name);
+	r = own_make_dir(c->objects, name, 0700);
 	if (r != -EEXIST)
 		return r;
 	if (fstatat(c->objects, name, &st, AT_SYMLINK_NOFOLLOW) < 0)

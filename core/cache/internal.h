@@ -102,12 +102,6 @@ void cache_object_name(const uint8_t sha256[32], char ret_name[OBJECT_NAME_SIZE]
 void cache_sidecar_name(const uint8_t sha256[32], char ret_name[SIDECAR_NAME_SIZE]);
 
 /*
- * Makes a directory for the owner alone, whatever the umask is, by an absolute path or in `at`. 0
- * or -errno.
- */
-int cache_make_dir(int at, const char *name);
-
-/*
  * Opens a regular file beneath `dir`, without ever waiting or following a symlink. 0; -EISDIR: the
  * name is of something else (also a FIFO or a symlink); -errno as openat(2).
  */

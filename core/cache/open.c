@@ -45,12 +45,12 @@ int cache_make_dirs(char *path)
 			continue;
 		*p = '\0';
 		/* the first directory that could not be made is why the last cannot be made */
-		last = cache_make_dir(AT_FDCWD, path);
+		last = own_make_dir(AT_FDCWD, path, 0700);
 		if (last != -EEXIST && r == 0)
 			r = last;
 		*p = '/';
 	}
-	last = cache_make_dir(AT_FDCWD, path);
+	last = own_make_dir(AT_FDCWD, path, 0700);
 	if (last == -EEXIST)
 		return 0;
 	return last == -ENOENT && r < 0 ? r : last;
@@ -77,7 +77,7 @@ static int check_dir(int fd, const char *dir, const char *name, bool root)
 /* Opens the directory `name` beneath `parent`, made when missing. */
 static int open_subdir(int parent, const char *name, const char *shown, int *ret_fd)
 {
-	int fd, r = cache_make_dir(parent, name);
+	int fd, r = own_make_dir(parent, name, 0700);
 
 	if (r < 0 && r != -EEXIST)
 		return log_error(r, shown, "cannot make %s in the cache: %s", name, strerror(-r));

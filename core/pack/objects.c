@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pack/objects.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include "base/own.h"
 #include "carton/opened.h"
 #include "writer/newfile.h"
 
@@ -141,7 +143,9 @@ int objects_put(const struct pack_plan *p, struct chunks_writer *chunks,
 
 int objects_directory(const char *path)
 {
-	if (!path || mkdir(path, 0777) == 0 || errno == EEXIST)
+	int r = path ? own_make_dir(AT_FDCWD, path, 0777) : 0;
+
+	if (r == 0 || r == -EEXIST)
 		return 0;
-	return log_error(-errno, path, "cannot be made: %s", strerror(errno));
+	return log_error(r, path, "cannot be made: %s", strerror(-r));
 }

@@ -22,6 +22,7 @@
 #include "process/sandbox.h"
 #include "ctl/term.h"
 #include "common/text.h"
+#include "common/umask.h"
 #include "process/user.h"
 
 #define BLOCK ((size_t)1 << 20)
@@ -412,6 +413,7 @@ int main(int argc, char **argv)
 	a.values.carton.confine_ctx = &a.sandbox;
 	/* a reader such as head(1) that has enough is no failure; services begin with it ignored */
 	signal(SIGPIPE, SIG_DFL);
+	umask_keeps_owner();
 	signals_begin();
 	privacy_no_core_dumps();
 	if (descriptors_open_standard() < 0) {

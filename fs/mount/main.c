@@ -12,6 +12,7 @@
 #include "common/privacy.h"
 #include "mount/session.h"
 #include "common/text.h"
+#include "common/umask.h"
 
 /* Flushes stdout. Returns the exit status: output that cannot be written is an error. */
 static int flush(void)
@@ -27,6 +28,7 @@ int main(int argc, char **argv)
 	struct options o;
 	int r, status = EXIT_USAGE;
 
+	umask_keeps_owner();
 	signals_begin();
 	privacy_no_core_dumps();
 	descriptors_close_inherited(argc, argv);

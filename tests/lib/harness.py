@@ -523,12 +523,12 @@ def kept(mount):
 
 
 @contextlib.contextmanager
-def mounted(source, mountpoint, *options, uid=None, env=None, cwd=None, name=None):
+def mounted(source, mountpoint, *options, uid=None, env=None, cwd=None, name=None, umask=-1):
     """Runs `cartonfs SOURCE MOUNTPOINT`. At the end unmounts and checks the exit status."""
     with tempfile.NamedTemporaryFile(dir=PROGRAMS, prefix='log-') as log:
         os.chmod(log.name, 0o666)
         command = [CARTONFS, *options, source, name or mountpoint]
-        p = run(*command, uid=uid, cwd=cwd, env=dict(LD_PRELOAD=str(SYSLOG), SYSLOG_FILE=log.name) | (env or {}))
+        p = run(*command, uid=uid, cwd=cwd, umask=umask, env=dict(LD_PRELOAD=str(SYSLOG), SYSLOG_FILE=log.name) | (env or {}))
         assert p.returncode == 0, f'exit {p.returncode}: {p.stderr}'
         assert mountinfo(mountpoint), f'exit 0 but nothing is mounted: {p.stderr}'
         pids = daemons(name or mountpoint)

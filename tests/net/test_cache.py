@@ -586,24 +586,6 @@ def test_the_key_of_root_in_the_home_of_a_user(work, cache, there):
     assert os.stat(home / 'state/cartonfs/cache.key').st_uid == NOBODY
 
 
-@needs_root
-@pytest.mark.parametrize('mask', ['0177', '0277', '0377'])
-def test_odd_umask(work, fault, mask):
-    """What it takes from the owner is given back, so that this run and later ones have a cache."""
-    carton_of(work, large=(fault_bytes(N), fault.url('large', size=N)))
-    home = work / 'home'
-    home.mkdir()
-    os.chown(home, NOBODY, NOBODY)
-    env = dict(XDG_CACHE_HOME='', HOME=str(home))
-    for umask in (int(mask, 8), 0o22):
-        p = fetch(work / 'm.carton', env=env, uid=NOBODY, umask=umask)
-        assert (p.returncode, p.stderr) == (0, ''), p.stderr
-    for x in [home / '.cache', *(home / '.cache').rglob('*')]:
-        mode = os.stat(x).st_mode
-        assert mode & 0o700 == 0o700 if x.is_dir() else mode & 0o400, x
-    assert ctl('cache', 'gc', '0', env=env, uid=NOBODY).returncode == 0
-
-
 def test_names_show_no_secret(fault, cache, mount):
     """Of the URL of a carton what a message may show; a seal is called as its file."""
     Carton(method='stored').add('model/large', rng_bytes(2 * MIB)).write(os.path.join(fault.root, 'named.carton'))

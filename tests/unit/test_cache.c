@@ -303,6 +303,53 @@ static void test_no_symlink_inside(void **state)
 
 /* ---- filling ---- */
 
+/* In a child: `mask` makes a cache, and a later run with another one uses it. 0: all is well. */
+static int use_cache(const char *dir, mode_t mask)
+{
+	const mode_t masks[] = { mask, 022 };
+
+	if (geteuid() == 0 &&
+	    (setresgid(65534, 65534, 65534) < 0 || setresuid(65534, 65534, 65534)))
+		return 10;
+	for (unsigned i = 0; i < ARRAY_SIZE(masks); i++) {
+		struct cache *c;
+		int fd, r;
+
+		umask(masks[i]);
+		if (cache_open(dir, 0, &c) < 0)
+			return 20 + (int)i;
+		r = publish(c, key_of(1 + i), 100);
+		if (r == 0)
+			r = cache_lookup(c, key_of(1).sha256, &fd, NULL);
+		if (r == 0)
+			close(fd);
+		cache_close(c);
+		if (r < 0)
+			return 30 + (int)i;
+	}
+	return 0;
+}
+
+/* A program that has a umask of its own can use the library. Root could enter anything. */
+static void test_umask(void **state)
+{
+	struct env *e = *state;
+	char dir[128];
+
+	if (geteuid() == 0)
+		assert_int_equal(chown(e->dir, 65534, 65534), 0);
+	for (mode_t mask = 0; mask <= 0777; mask += 0100) {
+		int status;
+		pid_t pid = fork();
+
+		snprintf(dir, sizeof(dir), "%s/a%o/b/c", e->dir, (unsigned)mask);
+		if (pid == 0)
+			_exit(use_cache(dir, mask | 077));
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		assert_int_equal(status, 0);
+	}
+}
+
 static void test_publish_and_lookup(void **state)
 {
 	struct env *e = *state;
@@ -772,6 +819,7 @@ int main(void)
 		TEST(test_names_full),
 		TEST(test_unsafe_dirs),
 		TEST(test_no_symlink_inside),
+		TEST(test_umask),
 		TEST(test_publish_and_lookup),
 		TEST(test_resume),
 		TEST(test_bad_sidecar),
