@@ -98,6 +98,7 @@ def test_changed_while_mounted(work, mount_fg, pinned, cut):
             # what the kernel has of it is what it was; the rest of the file is not
             error = errno_of(m.read, 'w.safetensors')
         assert error == (errno.EIO if pinned else errno.ESTALE)
+        eventually('the line', lambda: 'changed' in m.log())
         assert len(lines_of(m.log(), 'w.safetensors.*changed|has changed')) == 1
 
 

@@ -334,6 +334,7 @@ def test_the_daemon_forgets_the_key(mount, cache, work):
         assert opened(m) == 'sealed'
 
 
+@pytest.mark.needs_plain_build      # the interpreter has no sanitizer
 def test_by_the_library(cache, work):
     """A program that uses the library has the same key in the same place, and shares what it says."""
     source = Carton(method='stored').add('model/x', DATA).write(work / 'm.carton')

@@ -305,7 +305,6 @@ void *malloc(size_t n)
 '''
 
 
-@pytest.mark.needs_plain_build      # a sanitizer has a malloc of its own
 @pytest.mark.parametrize('end', ['\n', '\r\n', ' \n', '\t'])
 def test_secret_from_a_file_by_a_shell(cache, tmp_path, end):
     """$(printf ...) and secrets of Kubernetes keep what is behind a value: no key has that."""
@@ -318,6 +317,7 @@ def test_secret_from_a_file_by_a_shell(cache, tmp_path, end):
         assert p.returncode == 0, p.stderr
 
 
+@pytest.mark.needs_plain_build      # a sanitizer has a malloc of its own
 @pytest.mark.parametrize('config', [f'aws_access_key_id = {ID}\naws_secret_access_key={SECRET}\n',
                                     'credential_process = exec cat "{0}"\n'])
 def test_process_allocates_nothing(cache, tmp_path, config):

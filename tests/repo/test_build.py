@@ -214,7 +214,7 @@ def test_core_is_without_fuse():
 @pytest.mark.parametrize('header, where', [
     (r'archive(?:_entry)?\.h', r'archive/\w+\.[ch]'), (r'zstd\w*\.h', r'archive/((de|en)code\.c|inflate\.h|unpack\.c)'),
     (r'isa-l/.*', r'(archive/inflate|base/crc32)_isal\.c'), (r'zlib\.h', r'(archive/(gunzip|inflate_zlib)|base/crc32_(zlib|join))\.c'),
-    (r'openssl/.*', r'(base/digest|sign/\w+)\.c'), (r'curl/.*', r'http/\w+\.[ch]')])
+    (r'openssl/.*', r'(base/(digest|sha256)|http/bundle|sign/\w+)\.c'), (r'curl/.*', r'http/\w+\.[ch]')])
 def test_one_place_for_each_library(header, where):
     users = {name for name in sources(CORE) if includes(CORE / name, f'[<"]({header})[>"]')}
     assert users, 'nothing uses it'

@@ -128,6 +128,7 @@ def test_slow_start(server):
     assert again < 4 * RTT
 
 
+@pytest.mark.needs_plain_build      # memory that is freed counts with the others
 def test_backpressure(server):
     """What a client does not read stays with the server: the relay keeps a window of it."""
     with relay(server, rtt=1, rate=1000) as r, connect(r) as s:
