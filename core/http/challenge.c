@@ -2,6 +2,7 @@
 #include "http/challenge.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -166,11 +167,17 @@ bool challenge_need(struct challenge *c, const char *name, size_t n, const char 
 {
 	struct buf b = buf_init(sizeof(c->scope));
 	bool there = false, others = false;
+	char *need;
 	int r = 0;
 
+	if (asprintf(&need, "repository:%.*s:%s", (int)n, name, actions) < 0)
+		return false;
 	for (const char *p = c->scope; *(p += strspn(p, " "));) {
 		size_t len = strcspn(p, " ");
-		bool ours = grants(p, len, name, n, actions), keep = strspn(p, ":") < len;
+		bool ours = grants(p, len, name, n, actions);
+		/* the first of the actions, which are asked for together */
+		bool less = strncmp(need, p, len) == 0 && need[len] == ',';
+		bool keep = strspn(p, ":") < len && !less;
 
 		there |= ours;
 		others |= !ours && keep;
@@ -179,14 +186,14 @@ bool challenge_need(struct challenge *c, const char *name, size_t n, const char 
 		p += len;
 	}
 	if (r == 0 && !there)
-		r = buf_addf(&b, "%srepository:%.*s:%s", b.len > 0 ? " " : "", (int)n, name,
-			     actions);
+		r = buf_addf(&b, "%s%s", b.len > 0 ? " " : "", need);
 	if (r == 0)
 		r = buf_addc(&b, '\0');
 	/* scopes that would be too long stay as they are */
 	if (r == 0)
 		memcpy(c->scope, b.data, b.len);
 	buf_finish(&b);
+	free(need);
 	return others;
 }
 

@@ -35,8 +35,8 @@ bool challenge_is_basic(const char *text);
 
 /*
  * Adds `repository:NAME:ACTIONS` to the scopes, unless one of them allows that, or there is no
- * room. Empty scopes, such as `::`, are dropped; with `alone`, all others are, too. Returns whether
- * there were others.
+ * room. Empty scopes, such as `::`, and one for the first of the actions are dropped; with `alone`,
+ * all others are, too. Returns whether there were others.
  */
 bool challenge_need(struct challenge *c, const char *name, size_t n, const char *actions,
 		    bool alone);

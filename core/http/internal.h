@@ -112,7 +112,7 @@ struct http_stream {
 	atomic_uint refs;
 
 	/* the request, constant after http_start_request() */
-	bool head_only, identity, undecoded, new_connection, untold;
+	bool head_only, identity, undecoded, new_connection, untold, pushes;
 	uint64_t plain;	   /* a body so long is not coded; 0: any may be */
 	const char *sends; /* the method of a request with a body; NULL: it has none */
 	struct http_body body;

@@ -225,6 +225,7 @@ static int set_request(struct http_stream *s, const struct http_request *q)
 	s->identity = q->identity || q->undecoded || q->has_range || q->suffix;
 	s->undecoded = q->undecoded;
 	s->plain = q->plain;
+	s->pushes = q->pushes;
 	s->raw = q->has_range || q->suffix || q->undecoded;
 	s->new_connection = q->new_connection;
 	s->trust = q->trust;

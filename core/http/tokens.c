@@ -293,7 +293,7 @@ static int find_server(const struct http_stream *s, struct http_token_request *q
 
 /*
  * The name of the repository in a URL of a registry's API, within that; NULL: it is no such URL.
- * *ret_actions: what the request needs, which is more if it sends something or is about an upload.
+ * *ret_actions: what the request needs; all of a push needs the same, so that one token will do.
  */
 static const char *repository_of(const struct http_stream *s, const char *url, size_t *ret_n,
 				 const char **ret_actions)
@@ -310,7 +310,7 @@ static const char *repository_of(const struct http_stream *s, const char *url, s
 	if (!end || !reference_is_name(name, (size_t)(end - name)))
 		return NULL;
 	*ret_n = (size_t)(end - name);
-	*ret_actions = s->sends || strstr(end, "/blobs/uploads/") == end ? "pull,push" : "pull";
+	*ret_actions = s->pushes ? "pull,push" : "pull";
 	return name;
 }
 

@@ -43,6 +43,7 @@ struct push_blob {
 	uint64_t least; /* the fewest bytes of a part, but for the last, that the registry takes */
 	bool refused[PUSH_WAYS]; /* the ways in which the registry has refused the blob */
 	bool lost;		 /* an upload in parts was refused after its first part */
+	unsigned failed;	 /* how often its first part has met a failure of the server */
 };
 
 struct push {

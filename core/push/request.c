@@ -119,6 +119,7 @@ int push_ask(struct push *p, const struct http_request *q, struct push_answer *r
 	int r;
 
 	request.identity = true;
+	request.pushes = true;
 	request.trust = HTTP_USER;
 	request.logged_once = &p->logged;
 	if (q->body.size) {

@@ -12,6 +12,7 @@
 /* Bytes of a body after larger ones were refused: ghcr.io takes the first, proxies the second. */
 #define SMALL (4 * MIB)
 #define SMALLEST MIB
+#define MAX_FAILED_PARTS 2 /* of a blob, before it is sent as a whole */
 
 /* What a status of a refusal means, where the registry's own words do not help. */
 static const char *meaning(int status)
@@ -28,15 +29,18 @@ static const char *meaning(int status)
 	}
 }
 
-/* What is not 2xx: 0, or the -errno. Logged, unless it may pass. */
-static int check(const struct push *p, const char *what, const struct push_answer *a)
+/*
+ * What is not 2xx: 0, or the -errno. Logged, unless it may pass. `let_in`: the registry has let the
+ * upload begin.
+ */
+static int check(const struct push *p, const char *what, const struct push_answer *a, bool let_in)
 {
 	int status = a->head.status, r = http_status_errno(status);
 	const char *why = *a->why ? a->why : meaning(status);
 
 	if (r == 0 || error_passes(r))
 		return r;
-	if (r == -EACCES)
+	if (r == -EACCES && !(let_in && status == 403))
 		return log_error(r, p->to->name,
 				 "the registry does not let you push there: docker login %s or "
 				 "podman login %s saves who you are",
@@ -75,11 +79,11 @@ static int is_there(struct push *p, struct push_blob *b, const char *digest)
 	q.url = url;
 	r = push_ask(p, &q, &a);
 	free(url);
-	if (r < 0)
-		return r;
-	free(a.location);
-	r = http_status_errno(a.head.status);
-	/* who may not read may still write: that is asked next */
+	if (r == 0) {
+		free(a.location);
+		r = http_status_errno(a.head.status);
+	}
+	/* who may not read, or gets no token for it, may still write: that is asked next */
 	if (r < 0)
 		return error_passes(r) ? r : 0;
 	if (a.head.length < 0 || (b->size_known && b->size != (uint64_t)a.head.length))
@@ -159,7 +163,7 @@ static int begin(struct push *p, struct push_blob *b, const char *digest, bool m
 	}
 	b->location = a.location;
 	b->least = (uint64_t)MAX(a.head.least_part, 0);
-	r = check(p, name_of(b), &a);
+	r = check(p, name_of(b), &a, false);
 	return r < 0 || b->location ? r : no_location(p);
 }
 
@@ -229,16 +233,29 @@ static void remember(struct push *p, const struct push_blob *b, enum push_way wa
 		atomic_store(&p->refuses[!way], true);
 }
 
-/* Does the status refuse the body? A failure that may pass does not, nor does a missing right. */
-static bool is_refusal(const struct push_blob *b, const struct http_request *q, int status)
+/*
+ * Does a failure of the first part mean that the registry takes no parts, rather than that it is
+ * overloaded? One that may pass is tried once more.
+ */
+static bool fails_at_parts(const struct push *p, struct push_blob *b, const struct push_answer *a)
 {
-	int r = http_status_errno(status);
+	if (b->there > 0 || a->head.status < 500 || a->head.retry_after_s > 0 ||
+	    atomic_load(&p->takes[PUSH_PARTS]))
+		return false;
+	return a->head.status == 501 || ++b->failed >= MAX_FAILED_PARTS;
+}
 
-	/* a proxy in front of the registry may forbid the method, or not know it */
-	if (q->method == HTTP_PATCH && (status == 403 || status == 501))
-		return true;
-	/* or a body of its size, in parts and as a whole */
-	if (status == 403 && b->refused[PUSH_PARTS])
+/* Does the status refuse the body? A failure that may pass does not. */
+static bool is_refusal(const struct push *p, struct push_blob *b, const struct http_request *q,
+		       const struct push_answer *a)
+{
+	int r = http_status_errno(a->head.status);
+
+	/*
+	 * the registry has let the upload begin: what is in front of it may forbid the method, or a
+	 * body of its size
+	 */
+	if (a->head.status == 403 || (q->method == HTTP_PATCH && fails_at_parts(p, b, a)))
 		return true;
 	return r < 0 && r != -EACCES && !error_passes(r);
 }
@@ -332,10 +349,10 @@ static int put(struct push *p, struct push_blob *b, const struct http_request *q
 	r = push_ask(p, q, &a);
 	if (r < 0)
 		return r;
-	if (is_refusal(b, q, a.head.status))
+	if (is_refusal(p, b, q, &a))
 		r = find_way(p, b, q, a.head.status, again);
 	if (r == 0)
-		r = check(p, name_of(b), &a);
+		r = check(p, name_of(b), &a, true);
 	if (r != 0) {
 		free(a.location);
 		return r;
@@ -495,7 +512,7 @@ int push_manifest(struct push *p, const struct push_text *t, const char *referen
 
 		r = push_ask(p, &q, &a);
 		if (r == 0)
-			r = check(p, t->what, &a);
+			r = check(p, t->what, &a, false);
 		if (r == 0 && *a.head.digest && strcmp(a.head.digest, t->digest) != 0)
 			r = log_error(
 				-EBADMSG, p->to->name,

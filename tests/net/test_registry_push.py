@@ -310,18 +310,21 @@ PATCHED = refuses(416, lambda method, n: method == 'PATCH' and n > 4 * MIB)
     # Google's registry takes no parts; others, or what is in front of them, say so in other words
     (33 * MIB, refuses(405, lambda method, n: method == 'PATCH'), [PARTS, WHOLE, WHOLE]),
     *((33 * MIB, refuses(status, lambda method, n: method == 'PATCH'), [PARTS, WHOLE]) for status in (400, 403, 404, 501)),
+    # those that fail at them seem to be overloaded
+    *((33 * MIB, refuses(status, lambda method, n: method == 'PATCH'), [PARTS, PARTS, WHOLE, WHOLE]) for status in (500, 503)),
     # ghcr.io
     (33 * MIB, PATCHED, [PARTS] + 2 * (8 * [('PATCH', 4 * MIB)] + [('PATCH', MIB)])),
     # nginx as it is when it is installed, in front of a registry
     (5 * MIB, refuses(413, lambda method, n: n > MIB), [('PUT', 5 * MIB), ('PATCH', 4 * MIB)] + 10 * [('PATCH', MIB)]),
     # proxies that say so in other words
-    (5 * MIB, refuses(400, lambda method, n: n > 2 * MIB),
-     [('PUT', 5 * MIB), ('PATCH', 5 * MIB), ('PATCH', 4 * MIB)] + 10 * [('PATCH', MIB)]),
+    *((5 * MIB, refuses(status, lambda method, n: n > 2 * MIB),
+       [('PUT', 5 * MIB), ('PATCH', 5 * MIB), ('PATCH', 4 * MIB)] + 10 * [('PATCH', MIB)]) for status in (400, 403)),
     *((33 * MIB, refuses(status, lambda method, n: n > 5 * MIB),
        [PARTS, WHOLE] + 2 * (8 * [('PATCH', 4 * MIB)] + [('PATCH', MIB)])) for status in (400, 403)),
     # JFrog's was known to take parts only, which a small file finds out
     (5 * MIB, refuses(405, lambda method, n: method == 'PUT' and n > 0), 2 * [('PATCH', 5 * MIB)])],
-    ids=['405', '400', '403', '404', '501', 'ghcr', 'nginx', 'small 400', 'large 400', 'large 403', 'parts'])
+    ids=['405', '400', '403', '404', '501', '500', '503', 'ghcr', 'nginx', 'small 400', 'small 403', 'large 400',
+         'large 403', 'parts'])
 def test_dialects(work, registry, size, answer, wanted):
     """What is refused in one way is sent in another, which the next file goes at once; what was taken is not sent again."""
     c, url, sent = Carton(method='stored'), to(registry, work), []
@@ -489,6 +492,30 @@ def test_who_may_not(work):
         assert not uploads(r)
 
 
+@pytest.mark.parametrize('token', [403, 'only for pushes'])
+def test_a_login_that_may_only_write(work, registry, token):
+    """What it may not read is sent; the registry need not say whether it is there."""
+    path, url, asked = one(work), to(registry, work), []
+
+    def before(method, where, body):
+        sent = front.seen[-1][1].get('Authorization', '')
+        if where.startswith('/token'):
+            asked.append(where)
+            if token == 403 and len(asked) == 1 or 'push' not in where:
+                return 403, {}, b'{}'
+            return 200, {}, b'{"token": "writes"}'
+        if where.startswith('/v2/tests') and sent != 'Bearer writes':
+            scope = 'pull,push' if '/uploads/' in where or method == 'PUT' else 'pull'
+            name = where[4:].partition('/blobs')[0].partition('/manifests')[0]
+            return 401, {'WWW-Authenticate': f'Bearer realm="http://{front.host}/token",service="r",'
+                         f'scope="repository:{name}:{scope}"'}, b'{}'
+        if method == 'HEAD':
+            return 403, {}, b''
+    with Front(registry, before=before) as front:
+        got = push(path, front.oci(url), '--connections=1', env=login(work, front.host))
+    assert got['sent'] == got['blobs'] == len(uploads(registry)) and has_tag(registry, url)
+
+
 def test_not_reached(work):
     path = Carton().add('model/x', b'1').write(work / 'm.carton')
     p = ctl('push', path, f'oci://127.0.0.1:{origin.free_port()}/a:b')
@@ -509,6 +536,7 @@ def errors(code, message):
     ('POST', (403, {}, errors('DENIED', 'x')), 1, 'docker login'), ('POST', (202, {}, b''), 1, 'does not say where'),
     ('POST', (307, {'Location': '/v2/other/'}, b''), 1, 'status 307'), ('POST', (503, {}, b''), 75, 'is overloaded'),
     ('PUT', (413, {}, b''), 1, 'model/x: '), ('PUT', (413, {}, b'{"errors": ['), 1, 'it is too large for this registry'),
+    ('PUT', (403, {}, errors('DENIED', 'a rule')), 1, 'refuses it with status 403: DENIED: a rule'),
     ('PUT', (400, {}, errors('DIGEST_INVALID', 'not \x1b[1m\n it')), 1, 'status 400: DIGEST_INVALID: not ?[1m? it'),
     ('manifests', (400, {}, errors('MANIFEST_INVALID', 'unknown media type')), 1, 'the manifest: '),
     ('manifests', (201, {'Docker-Content-Digest': 'sha256:' + '0' * 64}, b''), 1, 'has taken another manifest')])
