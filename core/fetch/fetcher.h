@@ -42,7 +42,7 @@ enum fetch_what {
 	FETCH_PART,
 	/*
 	 * The last `n` bytes, as one answer, of any version. Ends with 1 if the server refuses
-	 * them, but may still answer FETCH_RANGE.
+	 * them, or drops the connection, but may still answer FETCH_RANGE.
 	 */
 	FETCH_SUFFIX,
 	FETCH_RANGE, /* [off, off + n), as one answer, of any version */

@@ -202,6 +202,11 @@ static int conn_step(struct fetcher *x, struct conn *c)
 		conn_answered(x, c, &a, r);
 		if (r == 0 && conn_lost_way(c, a.status))
 			return go_back(x, c);
+		/* what is in front of a server may drop a request that it does not understand */
+		if (r == -ECONNRESET && x->f.what == FETCH_SUFFIX) {
+			x->final = true;
+			return 1;
+		}
 	}
 	if (r == 0 && !c->answered)
 		r = c->exact ? take_piece(x, c, &a) : answer_take(x, c, &a);

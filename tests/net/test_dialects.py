@@ -15,7 +15,7 @@ import chunkindex
 
 from harness import CARTONCTL, ctl, run
 from origin import MIB, PRIVATE, LinkedCarton, digest, errno_of, fault_bytes, lines_of, nginx_at
-from rawhttp import CHUNKED, Raw, head, right
+from rawhttp import CHUNKED, RESET, Raw, head, right
 from served import Handler, Served, serve, stop
 from tensorfiles import weights
 from zipwriter import Carton
@@ -54,6 +54,18 @@ def test_no_last_bytes(fault, cache, url, status):
     assert asked[:2] == ['bytes=-262144', 'bytes=0-0'] and asked[2].startswith('bytes=')
     assert sum(r['sent'] for r in fault.requests('d.carton')[1:]) < MIB
     cat(cache, there)
+
+
+@pytest.mark.parametrize('drops', [[RESET], [None]], ids=['reset', 'end'])
+@pytest.mark.parametrize('always', [True, False], ids=['always', 'once'])
+def test_dropped_at_the_last_bytes(tmp_path, cache, drops, always):
+    """The same: whether it was the request or the connection, what is asked next shows."""
+    Carton(method='stored').add('model/x', X).write(tmp_path / 'd')
+
+    def answer(r):
+        return drops if r.h.get('range', '').startswith('bytes=-') and (always or not r.n) else right(r)
+    with Raw({'d': (tmp_path / 'd').read_bytes()}, {'d': answer}) as raw:
+        cat(cache, raw.url('d'))
 
 
 @pytest.mark.parametrize('status, requests', [(401, 1), (403, 2), (404, 2)])
