@@ -72,7 +72,7 @@ const char *repository_split(const struct repository_form *form, const char *url
 
 	ret->repo = p;
 	ret->name = p += kind_len(form, p);
-	if (!skip_name(&p, "/@") || (*p == '/' ? p++, !skip_name(&p, "/@") : !form->hub))
+	if (!skip_name(&p, "/@") || (*p == '/' && p[1] ? p++, !skip_name(&p, "/@") : !form->hub))
 		return form->faults[0];
 	ret->repo_len = (size_t)(p - ret->repo);
 	ret->revision = p + (*p == '@');
@@ -80,11 +80,10 @@ const char *repository_split(const struct repository_form *form, const char *url
 	if ((*p == '@') != (ret->revision_len > 0) || is_dots(ret->revision, ret->revision_len))
 		return form->faults[1];
 	ret->path = NULL;
-	if (!ret->revision[ret->revision_len])
+	/* a slash at the end is as none */
+	if (!ret->revision[ret->revision_len] || !ret->revision[ret->revision_len + 1])
 		return NULL;
 	ret->path = ret->revision + ret->revision_len + 1;
-	if (!*ret->path)
-		return form->faults[0];
 	/* libcurl would resolve these components */
 	for (p = ret->path - 1; p; p = strchr(p + 1, '/'))
 		if (is_dots(p + 1, strcspn(p + 1, "/")))

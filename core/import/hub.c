@@ -192,7 +192,7 @@ static int resolve(const struct import *im, struct listing *l)
 struct found {
 	char type[16], path[LISTING_NAME], oid[2 * SHA1_SIZE + 1], sha256[2 * SHA256_SIZE + 1];
 	uint64_t size, lfs_size;
-	bool has_size, lfs, has_lfs_size;
+	bool has_path, has_size, lfs, has_lfs_size;
 };
 
 static int read_lfs(struct scan *s, struct found *f)
@@ -225,6 +225,7 @@ static int read_found(struct scan *s, struct found *f)
 			r = scan_string(s, f->type, sizeof(f->type));
 		} else if (scan_is(s, "path")) {
 			r = scan_name(s, f->path, sizeof(f->path));
+			f->has_path = r > 0;
 		} else if (scan_is(s, "oid")) {
 			r = scan_string(s, f->oid, sizeof(f->oid));
 		} else if (scan_is(s, "size")) {
@@ -245,7 +246,7 @@ static int add(struct listing *l, const struct scan *s, const struct found *f)
 
 	if (strcmp(f->type, "directory") == 0)
 		return 0;
-	if (strcmp(f->type, "file") != 0 || !*f->path || !f->has_size ||
+	if (strcmp(f->type, "file") != 0 || !f->has_path || !f->has_size ||
 	    !hex_decode(f->oid, SHA1_SIZE, oid))
 		return malformed(l, s, "has a file without a path, a size or a git id");
 	if (!f->lfs)

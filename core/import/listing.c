@@ -50,6 +50,8 @@ static int leave_out(struct listing *l, const char *path, const char *fault)
 	if (l->n_left_out++ >= MAX_REPORTED)
 		return 1;
 	o = &l->left_out[l->n_left_out - 1];
+	if (!*path)
+		path = "\"\"";
 	*o = (struct left_out){ arena_text(&l->names, path, strlen(path)), fault };
 	return o->name ? 1 : arena_error(&l->names);
 }
@@ -124,6 +126,50 @@ static int by_path(const void *a, const void *b)
 	return strcmp(((const struct listed *)a)->path, ((const struct listed *)b)->path);
 }
 
+/* The file with the path of a directory above a file; NULL: there is none. */
+static struct listed *find_above(const struct listing *l, const struct listed *f, size_t n)
+{
+	char path[MAX_PATH_LEN + 1];
+	const struct listed above = { .path = path };
+
+	memcpy(path, f->path, n);
+	path[n] = '\0';
+	return bsearch(&above, l->files, l->n, sizeof(*l->files), by_path);
+}
+
+/*
+ * Leaves out each file that has files below it: no tree has both, and these have their hashes all
+ * the same. Sorted.
+ */
+static int leave_out_above(struct listing *l)
+{
+	size_t kept = 0;
+	int r = 0;
+
+	for (size_t i = 0; i < l->n; i++) {
+		const char *path = l->files[i].path;
+
+		for (const char *p = strchr(path, '/'); p; p = strchr(p + 1, '/')) {
+			struct listed *f = find_above(l, &l->files[i], (size_t)(p - path));
+
+			if (f)
+				f->above = true;
+		}
+	}
+	for (size_t i = 0; i < l->n && r >= 0; i++) {
+		struct listed *f = &l->files[i];
+
+		if (f->above)
+			r = leave_out(l, f->path + (l->manifest.data ? 0 : strlen("model/")),
+				      "is that of a directory, too");
+		else
+			l->files[kept++] = *f;
+	}
+	if (r >= 0)
+		l->n = kept;
+	return MIN(r, 0);
+}
+
 int listing_sort(struct listing *l)
 {
 	if (l->n == 0 && l->n_left_out)
@@ -137,7 +183,7 @@ int listing_sort(struct listing *l)
 	for (size_t i = 1; i < l->n; i++)
 		if (by_path(&l->files[i - 1], &l->files[i]) == 0)
 			return refuse(l, -EBADMSG, l->files[i].path, "is there twice");
-	return 0;
+	return leave_out_above(l);
 }
 
 int listing_take(struct listing *l, struct listed *f, const void *data)

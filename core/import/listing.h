@@ -50,6 +50,7 @@ struct listed {
 	uint32_t layer;		     /* number of the layer that has the file, from 1; 0: none */
 	uint64_t off;		     /* where it begins in the tar of that layer */
 	bool executable;
+	bool above;	    /* it has the path of a directory of others */
 	bool unknown;	    /* `sha256` is a name made of the git id (git_name()) */
 	const char *target; /* of a symlink, to a file with this size and hash; else NULL */
 };

@@ -25,7 +25,7 @@ static int malformed(const struct listing *l, const struct scan *s, const char *
 struct found {
 	char type[16], path[LISTING_NAME], sha256[2 * SHA256_SIZE + 1], commit[COMMIT_TEXT];
 	uint64_t size;
-	bool has_size;
+	bool has_path, has_size;
 };
 
 static int read_found(struct scan *s, struct found *f)
@@ -38,6 +38,7 @@ static int read_found(struct scan *s, struct found *f)
 			r = scan_string(s, f->type, sizeof(f->type));
 		} else if (scan_is(s, "Path")) {
 			r = scan_name(s, f->path, sizeof(f->path));
+			f->has_path = r > 0;
 		} else if (scan_is(s, "Sha256")) {
 			r = scan_string(s, f->sha256, sizeof(f->sha256));
 		} else if (scan_is(s, "Revision")) {
@@ -60,7 +61,7 @@ static int add(struct listing *l, const struct scan *s, struct found *f)
 
 	if (strcmp(f->type, "tree") == 0)
 		return 0;
-	if (strcmp(f->type, "blob") != 0 || !*f->path || !f->has_size)
+	if (strcmp(f->type, "blob") != 0 || !f->has_path || !f->has_size)
 		return malformed(l, s, "has a file without a path or a size");
 	/* some are written in capitals */
 	for (char *p = f->sha256; *p; p++)

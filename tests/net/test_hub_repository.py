@@ -77,7 +77,7 @@ def test_kinds(mount, cache, kind):
 
 @pytest.mark.parametrize('key, url', [
     ('models/gpt2', 'gpt2'), ('models/gpt2', 'gpt2@refs/pr/1'), ('datasets/squad', 'datasets/squad@v1'),
-    (NAME, 'me/my-model@refs/pr/1')])
+    (NAME, 'me/my-model@refs/pr/1'), ('models/gpt2', 'gpt2/'), (NAME, 'me/my-model/'), (NAME, 'me/my-model@main/')])
 def test_names_of_the_hubs_own_tools(mount, cache, key, url):
     """Old repositories have no organisation; the revision of a pull request has slashes."""
     with HubServer({key: Repo(files(1))}) as hub:
@@ -170,7 +170,7 @@ def entry(path, data=b'x', **kw):
 
 
 @pytest.mark.parametrize('change, message', [
-    (lie(path=''), 'without a path'),
+    (lie(path=None), 'without a path'),
     (lie(lfs_oid=5), 'no sha256'),
     (lie(size=5, lfs_size=5), 'contradicts itself'),
     (lie(lfs_size=5), 'two sizes'),
@@ -373,7 +373,7 @@ ODD = {'a\\b.txt': 'has a backslash', 'c:d.txt': 'begins with a drive letter', '
        'g\x7f': 'has a control character', 'h\x85': 'has a control character', '/etc/x': 'is absolute',
        'up/../../x': 'has a ".." component', 'n' * 256: 'has a component of more than 255 bytes',
        'p/' * 2044 + 'pp': 'is longer than 4089 bytes', 'q/' * 2500: 'is longer than 4095 bytes',
-       'half\udc80': 'has a control character', 'nul\0': 'has a control character'}
+       '': 'is empty', 'half\udc80': 'has a control character', 'nul\0': 'has a control character'}
 
 
 @pytest.mark.parametrize('more', [0, 30])
@@ -398,7 +398,7 @@ def test_names_that_manifest_cannot_hold(mount, cache, tmp_path, more):
             assert status['left_out_files'] == len(odd)
             told = {e['path']: e['fault'] for e in status['left_out']}
             assert len(told) == min(len(odd), 20)
-            wanted = {n.translate({0: 1, 0xdc80: 1})[:4096]: why for n, why in ODD.items()}
+            wanted = {n.translate({0: 1, 0xdc80: 1})[:4096] or '""': why for n, why in ODD.items()}
             assert {n: told[n] for n in wanted} == wanted
             assert f'left_out_files {len(odd)}\n' in m.read('.cartonfs/metrics').decode().replace('cartonfs_', '')
             p = ctl('ls', m.path)
@@ -420,10 +420,11 @@ def test_paths(mount, cache):
     with HubServer({NAME: Repo(wanted)}) as hub:
         with mount('hf://me/my-model', *cache.options, env=env(hub)) as m:
             same(m, wanted)
-        hub.repos[NAME] = Repo({'a': b'x', 'a/b': b'y'})
-        for command, says in ('hash', 'which is a file, not a directory'), ('ls', 'the file of line 2 as a directory'):
-            p = ctl(command, cache.flag, 'hf://me/my-model', env=env(hub))
-            assert p.returncode and says in p.stderr, p.stderr
+        hub.repos[NAME] = Repo({'a': b'x', 'a.b': b'z', 'a/b': b'y', 'a/b/c/d': b'z'})
+        with mount('hf://me/my-model', *cache.options, env=env(hub)) as m:
+            same(m, {'a.b': b'z', 'a/b/c/d': b'z'})
+            told = json.loads(m.read('.cartonfs/status.json'))['left_out']
+            assert told == [{'path': p, 'fault': 'is that of a directory, too'} for p in ('a', 'a/b')]
 
 
 def test_small_files_after_a_429(cache):

@@ -187,7 +187,9 @@ static void test_places(void **state)
 	assert_string_equal(url, "s3://bucket/{sha256}");
 	free(url);
 	assert_int_equal(scheme_resolve("hf://me/", &url, &fault), -EINVAL);
-	assert_string_equal(fault, "not hf://ORG/REPO[@REVISION][/PATH]");
+	assert_string_equal(fault, "not hf://ORG/REPO[@REVISION]/PATH: there is no path");
+	assert_int_equal(scheme_resolve("ms://me/", &url, &fault), -EINVAL);
+	assert_string_equal(fault, "not ms://ORG/REPO[@REVISION][/PATH]");
 	assert_int_equal(scheme_resolve("ms://me", &url, &fault), -EINVAL);
 	assert_string_equal(fault, "not ms://ORG/REPO[@REVISION][/PATH]");
 	assert_int_equal(scheme_resolve("hf://me", &url, &fault), -EINVAL);
