@@ -183,6 +183,13 @@ static int fetch_blob(struct layer_get *g)
 		}
 		if (r < 0)
 			return r;
+		/* a blob that is unpacked is not kept, but what it unpacks to */
+		r = g->waited ? layer_kept(g) : -ENOENT;
+		g->waited = false;
+		if (r != -ENOENT) {
+			file_abort(dest, true);
+			return r;
+		}
 		r = fetch_to(g, dest);
 		if (r == 0)
 			return read_fetched(g, dest);
@@ -200,9 +207,9 @@ static int get_tar(struct layer_get *g)
 	struct listed f = { .path = "" };
 	int r;
 
-	if (!g->scan && g->im->cache && cache_lists(g->im->cache, g->layer->tar, g->layer->size) &&
-	    cache_source(g->im->cache, g->layer->tar, &g->layer->source) == 0)
-		return 0;
+	r = layer_kept(g);
+	if (r != -ENOENT)
+		return r;
 	if (!g->im->fetch)
 		return log_error(-ENETUNREACH, g->l->name,
 				 "a layer of it is not in the cache, and nothing is fetched when "

@@ -15,6 +15,7 @@ struct layer_get {
 	char *url;
 	struct cancel *cancel; /* or NULL */
 	bool sound;	       /* the blob that was read last matches its digest */
+	bool waited;	       /* another process has filled an entry of the layer meanwhile */
 };
 
 /* The blob of a layer, as a source or in a file that is not committed yet. */
@@ -28,6 +29,13 @@ struct layer_blob {
  * after -EBADMSG it tells whether the layer itself is bad, or this copy of the blob is damaged.
  */
 int layer_read(struct layer_get *g, const struct layer_blob *b);
+
+/*
+ * Opens the tar of a compressed blob that the cache has, as layer->source. With a scan it is found
+ * by a note of this source, read and hashed. -ENOENT: it is not there, or was damaged and is
+ * dropped; or errors of layer_get().
+ */
+int layer_kept(struct layer_get *g);
 
 /* Is the blob an uncompressed tar? 1, 0 or -errno. */
 int layer_is_plain(struct layer_get *g, const struct layer_blob *b);

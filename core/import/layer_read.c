@@ -13,6 +13,8 @@
 #include "fetch/fetcher.h"
 #include "import/layer.h"
 
+#define TAR_NOTE (2 * SHA256_SIZE + 1)
+
 /* ---- a stream that hashes and counts the bytes that pass through it ---- */
 
 struct hashed {
@@ -142,16 +144,23 @@ int layer_compare(struct layer_get *g, const uint8_t found[SHA256_SIZE])
 }
 
 /*
- * Ends the reading of the blob, which gave `result`. That a tar is faulty is returned only if the
- * blob matches its digest, so then the rest of the blob is read for its hash.
+ * Ends a reading, which gave `result`. That a tar is faulty is returned only if the bytes match
+ * their hash, so then the rest is read for the hash.
  */
+static int end_reading(struct layer_get *g, struct hashed *h, int result,
+		       uint8_t ret_hash[SHA256_SIZE])
+{
+	bool faulty = result == -EBADMSG || result == -EOPNOTSUPP || result == -EFBIG;
+
+	return hashed_end(h, faulty ? drain(g, &h->stream) : result, ret_hash);
+}
+
+/* The same for the blob. */
 static int end_blob(struct layer_get *g, struct hashed *h, int result)
 {
 	uint8_t found[SHA256_SIZE];
-	bool faulty = result == -EBADMSG || result == -EOPNOTSUPP || result == -EFBIG;
-	int r = faulty ? drain(g, &h->stream) : result;
+	int r = end_reading(g, h, result, found);
 
-	r = hashed_end(h, r, found);
 	g->sound = r == 0 && memcmp(found, g->layer->blob, SHA256_SIZE) == 0;
 	if (r == 0)
 		r = layer_compare(g, found);
@@ -178,12 +187,36 @@ static int read_plain(struct layer_get *g, const struct layer_blob *b)
 	return 0;
 }
 
+/* The key of the cache entry while the hash of the tar is not known, and of the note of it. */
+static int key_of(struct layer_get *g, uint8_t ret[SHA256_SIZE])
+{
+	char text[sizeof(g->name) + 16];
+	int n = snprintf(text, sizeof(text), "tar 1 %s", g->name);
+
+	return sha256_mem(text, (size_t)n, ret);
+}
+
+/* Waits while another process fills the entry, or unpacks a blob that it has fetched there. */
+static int wait_for(struct layer_get *g, const struct room *room)
+{
+	int timeout_ms = (int)g->im->fetch->timeout_ms;
+	int r = cache_wait(room->cache, room->key, timeout_ms, g->cancel);
+	uint8_t key[SHA256_SIZE];
+	uint64_t n;
+
+	g->waited = true;
+	if (r == -ETIMEDOUT && key_of(g, key) == 0 && memcmp(key, room->key, SHA256_SIZE) != 0 &&
+	    cache_is_filling(room->cache, key, &n) == 1)
+		r = cache_wait(room->cache, key, timeout_ms, g->cancel);
+	return r;
+}
+
 int layer_room(struct layer_get *g, struct room *room, struct file **ret)
 {
 	int r;
 
 	while ((r = room_open(room, ret)) == -EAGAIN) {
-		r = cache_wait(room->cache, room->key, (int)g->im->fetch->timeout_ms, g->cancel);
+		r = wait_for(g, room);
 		/* the process that fills it was stopped */
 		if (r == -ETIMEDOUT)
 			room_next(room, r, 0);
@@ -227,13 +260,15 @@ static int unpack_to(struct layer_get *g, const struct layer_blob *b, enum unpac
 	return end_blob(g, &blob, r);
 }
 
-/* The key of the cache entry while the hash of the tar is not known. */
-static int key_of(struct layer_get *g, uint8_t ret[SHA256_SIZE])
+/* Notes which tar is in the blob: who waits for the layer, or reads it later, fetches nothing. */
+static void note_tar(struct layer_get *g)
 {
-	char text[sizeof(g->name) + 16];
-	int n = snprintf(text, sizeof(text), "tar 1 %s", g->name);
+	char note[TAR_NOTE];
+	uint8_t key[SHA256_SIZE];
 
-	return sha256_mem(text, (size_t)n, ret);
+	hex_encode(g->layer->tar, SHA256_SIZE, note);
+	if (key_of(g, key) == 0)
+		cache_note_put(g->im->cache, key, note);
 }
 
 /* Commits the tar, as the object of its hash if it is in the cache. */
@@ -243,8 +278,10 @@ static int commit(struct layer_get *g, struct file *dest)
 	bool cached = file_is_cached(dest);
 	int r = file_commit(dest, cached ? layer->tar : NULL, layer->size, &layer->source);
 
-	if (r == 0 && cached)
+	if (r == 0 && cached) {
 		cache_name_put(g->im->cache, layer->tar, "", g->l->name);
+		note_tar(g);
+	}
 	return r;
 }
 
@@ -277,6 +314,67 @@ static int unpack(struct layer_get *g, const struct layer_blob *b, enum unpack_c
 		file_abort(dest, false);
 	} while (room_again(&room, &r, layer->size));
 	return r;
+}
+
+/* ---- a tar that was unpacked before ---- */
+
+/* Reads the tar and compares its hash. -ENOENT: it was damaged and is dropped. */
+static int read_kept(struct layer_get *g, struct source *tar, const uint8_t hash[SHA256_SIZE])
+{
+	uint8_t found[SHA256_SIZE];
+	struct stream *in;
+	struct hashed h;
+	int r = source_stream(tar, 0, tar->size, &in), result;
+
+	if (r == 0)
+		r = hashed_begin(g, in, tar->size, &h);
+	if (r < 0)
+		return r;
+	result = read_tar(g, &h.stream);
+	r = end_reading(g, &h, result, found);
+	if (r == 0 && memcmp(found, hash, SHA256_SIZE) != 0) {
+		cache_drop(g->im->cache, hash, tar->fd);
+		return -ENOENT;
+	}
+	return r < 0 ? r : result;
+}
+
+/* Opens the tar that the note names. */
+static int read_noted(struct layer_get *g)
+{
+	char note[TAR_NOTE];
+	uint8_t key[SHA256_SIZE], hash[SHA256_SIZE];
+	struct source *tar;
+	int r = key_of(g, key);
+
+	if (r == 0)
+		r = cache_note_get(g->im->cache, key, note, sizeof(note));
+	if (r < 0 || !hex_decode(note, SHA256_SIZE, hash) ||
+	    cache_source(g->im->cache, hash, &tar) < 0)
+		return -ENOENT;
+	r = read_kept(g, tar, hash);
+	if (r < 0) {
+		source_unref(tar);
+		return r;
+	}
+	memcpy(g->layer->tar, hash, SHA256_SIZE);
+	g->layer->size = tar->size;
+	g->layer->source = tar;
+	return 0;
+}
+
+int layer_kept(struct layer_get *g)
+{
+	struct listed_layer *layer = g->layer;
+
+	if (!g->im->cache)
+		return -ENOENT;
+	if (g->scan)
+		return read_noted(g);
+	return cache_lists(g->im->cache, layer->tar, layer->size) &&
+			       cache_source(g->im->cache, layer->tar, &layer->source) == 0 ?
+		       0 :
+		       -ENOENT;
 }
 
 int layer_is_plain(struct layer_get *g, const struct layer_blob *b)

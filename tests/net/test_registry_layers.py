@@ -8,11 +8,13 @@ import json
 import os
 import tarfile
 import tempfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 import layers
-from harness import ctl
+from harness import SLOW, ctl, eventually
 from layers import device, directory, hard, image, link, packed, tar
 from origin import MIB, PRIVATE, fault_bytes
 from registry import FILEPATH, MODEL, Artifact, Front, digest_of, layout
@@ -271,6 +273,41 @@ def test_a_blob_that_another_holds(cache, registry):
         assert p.returncode == 0 and 'model/a' in p.stdout and 'model/b' in p.stdout, p.stderr
 
 
+def blobs_of(front, artifact):
+    """How often each layer was asked for."""
+    return [len([x for x, _ in front.seen if x.endswith(digest_of(d))]) for d in artifact.blobs[1:]]
+
+
+@pytest.mark.parametrize('coding', ['', '+gzip', '+zstd'])
+def test_two_at_once(cache, registry, coding):
+    """A layer comes once, and the one who waits reads what the other has unpacked."""
+    a = image(tar({'a': fault_bytes(MIB, seed=74)}), ONE, coding=coding)
+    first, waits = threading.Event(), threading.Event()
+    with only(registry, a) as front:
+        before = front.before
+
+        def hold(method, path, body):
+            if '/blobs/' in path and path.endswith(digest_of(a.blobs[1])):
+                first.set()
+                waits.wait(30 * SLOW)
+            return before(method, path, body)
+        front.before = hold
+        url = f'oci://{front.host}/a/b'
+        with ThreadPoolExecutor(2) as pool:
+            one = pool.submit(ctl, 'ls', cache.flag, url)
+            assert first.wait(30 * SLOW)
+            two = pool.submit(ctl, 'ls', cache.flag, url)
+            eventually('the other has the manifest', lambda: len([x for x, _ in front.seen if '/manifests/' in x]) == 2)
+            waits.set()
+            assert one.result().returncode == 0 and one.result().stdout == two.result().stdout, two.result().stderr
+        assert blobs_of(front, a) == [1, 1]
+        # the first layer was unpacked by a reader of another artifact
+        front.artifact = image(ONE, tar({'b': b'new'}), coding=coding)
+        p = ctl('ls', cache.flag, url)
+        assert p.returncode == 0 and 'model/a' in p.stdout and 'model/b' in p.stdout, p.stderr
+        assert blobs_of(front, front.artifact) == [1, 1]
+
+
 def test_a_damaged_tar_in_the_cache(mount, cache, registry):
     """No byte of it is shown that is not what was read first; then it is fetched again."""
     with only(registry, image(tar({'a': b'right', 'b': b'b'}), coding='+gzip')) as front:
@@ -285,6 +322,22 @@ def test_a_damaged_tar_in_the_cache(mount, cache, registry):
             assert m.read('model/b') == b'b'
         with mount(url, *cache.options) as m:
             assert tree(m) == {'a': b'right', 'b': b'b'}
+
+
+def test_a_damaged_tar_that_was_noted(mount, cache, registry):
+    """Of another artifact with that layer: all of the tar is hashed before a file of it counts."""
+    t = tar({'a': b'right'})
+    with only(registry, image(t, coding='+gzip')) as front:
+        url = f'oci://{front.host}/a/b'
+        assert ctl('ls', cache.flag, url).returncode == 0
+        where = cache.objects()[digest_of(t)[7:]]
+        where.chmod(0o600)
+        where.write_bytes(t.replace(b'right', b'wrong'))
+        front.artifact = image(t, tar({'b': b'new'}), coding='+gzip')
+        with mount(url, *cache.options) as m:
+            assert tree(m) == {'a': b'right', 'b': b'new'}
+        assert blobs_of(front, front.artifact) == [2, 1]
+        assert cache.objects()[digest_of(t)[7:]].read_bytes() == t
 
 
 @pytest.mark.parametrize('right', [True, False])
