@@ -76,7 +76,8 @@ static struct tagger *tagger_of(const struct import *im)
 /* The target of a symlink at `path` that leads to `to`, malloc'ed. NULL: no memory. */
 static char *relative(const char *path, const char *to)
 {
-	struct buf text = buf_init(2 * MAX_PATH_LEN);
+	/* at worst one "../" for each two bytes of the path */
+	struct buf text = buf_init(3 * MAX_PATH_LEN);
 	size_t same = 0;
 	char *target;
 
@@ -97,6 +98,13 @@ static int set_target(struct listing *l, struct listed *f, const struct member *
 
 	if (!target)
 		return -ENOMEM;
+	if (strlen(target) > MAX_PATH_LEN) {
+		free(target);
+		return log_error(-EBADMSG, m->path,
+				 "in layer %u of %s, is a link from so deep that its target is "
+				 "longer than 4095 bytes",
+				 m->layer, l->name);
+	}
 	f->target = arena_text(&l->names, target, strlen(target));
 	free(target);
 	return f->target ? 0 : arena_error(&l->names);

@@ -167,6 +167,8 @@ int merge_add(struct merge *m, const struct tar_entry *e)
 						"is longer than 4095 bytes");
 	if (len == 0)
 		return 0;
+	if (e->target && strlen(e->target) > MAX_PATH_LEN)
+		return refuse(m, path, "is a link to a name that is longer than 4095 bytes");
 	base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
 	if (strncmp(base, WHITEOUT, strlen(WHITEOUT)) == 0)
 		return add_whiteout(m, path, base);
