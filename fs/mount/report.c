@@ -31,6 +31,8 @@ static void tell_error(const char *subject, const char *message)
 
 /* ---- where lines go ---- */
 
+#define LOST_LINE 128
+
 /* Its thread may outlive the struct report: see writer_start(). */
 struct output {
 	int fd;			       /* -1: none */
@@ -43,17 +45,22 @@ struct output {
 static struct output to_stderr = { STDERR_FILENO, "", NULL, false, 0 };
 static struct output to_error_file = { -1, "", NULL, false, 0 };
 
+/* The line that says how many were lost: "" if none. */
+static size_t lost_line(const struct output *o, unsigned lost, char ret[LOST_LINE])
+{
+	*ret = '\0';
+	if (lost)
+		snprintf(ret, LOST_LINE, "%scartonfs: %u " WRITER_LOST "\n", o->warning, lost);
+	return strlen(ret);
+}
+
 /* A writer_fn. */
 static void write_line(void *ctx, const struct writer_line *line)
 {
 	const struct output *o = ctx;
-	char text[128];
+	char text[LOST_LINE];
 
-	if (line->lost) {
-		snprintf(text, sizeof(text), "%scartonfs: %u " WRITER_LOST "\n", o->warning,
-			 line->lost);
-		writer_bytes(o->fd, text, strlen(text));
-	}
+	writer_bytes(o->fd, text, lost_line(o, line->lost, text));
 	if (line->text)
 		writer_bytes(o->fd, line->text, strlen(line->text));
 }
@@ -61,13 +68,10 @@ static void write_line(void *ctx, const struct writer_line *line)
 /* Writes a line without a writer. Waits once, and for a second at most. */
 static void write_now(struct output *o, const char *line)
 {
-	char text[128] = "";
+	char text[LOST_LINE];
 
-	if (o->lost)
-		snprintf(text, sizeof(text), "%scartonfs: %u " WRITER_LOST "\n", o->warning,
-			 o->lost);
-	if (writer_bytes_soon(o->fd, text, strlen(text), 0))
-		o->lost = *text ? 0 : o->lost;
+	if (writer_bytes_soon(o->fd, text, lost_line(o, o->lost, text), 0))
+		o->lost = 0;
 	if (!line || !writer_bytes_soon(o->fd, line, strlen(line), o->lost ? 0 : 1000))
 		o->lost++;
 }
