@@ -13,6 +13,7 @@ struct gunzip {
 	gunzip_put_fn *put;
 	void *ctx;
 	bool between; /* a member has ended; the next one or the end of the data follows */
+	bool padding; /* zeros have followed it: no member does */
 	unsigned char out[64 << 10];
 };
 
@@ -30,6 +31,19 @@ int gunzip_new(gunzip_put_fn *put, void *ctx, struct gunzip **ret)
 	return 0;
 }
 
+/* Between two members: skips zeros, and begins the next member if there is one. 0 or -EBADMSG. */
+static int go_on(struct gunzip *g)
+{
+	while (g->z.avail_in && *g->z.next_in == 0) {
+		g->padding = true;
+		g->z.next_in++;
+		g->z.avail_in--;
+	}
+	if (g->z.avail_in && (g->padding || inflateReset(&g->z) != Z_OK))
+		return -EBADMSG;
+	return 0;
+}
+
 int gunzip_feed(struct gunzip *g, const void *data, size_t n)
 {
 	int r;
@@ -37,10 +51,9 @@ int gunzip_feed(struct gunzip *g, const void *data, size_t n)
 	g->z.next_in = (unsigned char *)data;
 	g->z.avail_in = (unsigned)n;
 	do {
-		if (g->between && g->z.avail_in && inflateReset(&g->z) != Z_OK)
-			return -EBADMSG;
-		if (g->between && !g->z.avail_in)
-			return 0;
+		r = g->between ? go_on(g) : 0;
+		if (r < 0 || (g->between && !g->z.avail_in))
+			return r;
 		g->z.next_out = g->out;
 		g->z.avail_out = sizeof(g->out);
 		r = inflate(&g->z, Z_NO_FLUSH);

@@ -15,7 +15,7 @@ What is served
   zeros             zeros instead
   text=T            T itself
   file=REL          a file beneath --root
-  enc=A[,B]         coded with gzip, deflate (zlib), rawdeflate, br, zstd, densebr, gzips (three members);
+  enc=A[,B]         coded with gzip, deflate (zlib), rawdeflate, br, zstd, densebr, gzips (three members), gzipz (and zeros behind them);
                     in that order
   as=NAME           what Content-Encoding says instead ('' leaves it out)
   honour            enc only when the request's Accept-Encoding lists it
@@ -220,7 +220,7 @@ def members(data):
     return b''.join(gzip.compress(d, 1, mtime=0) for d in (data[:third], b'', data[third:]))
 
 
-CODERS = {'gzips': members, 'gzip': lambda d: gzip.compress(d, 1, mtime=0), 'deflate': lambda d: zlib.compress(d, 1),
+CODERS = {'gzips': members, 'gzipz': lambda d: members(d) + bytes(70000), 'gzip': lambda d: gzip.compress(d, 1, mtime=0), 'deflate': lambda d: zlib.compress(d, 1),
           'rawdeflate': raw_deflate}
 if BROTLI:
     CODERS['br'] = brotli
