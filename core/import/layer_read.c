@@ -13,7 +13,11 @@
 #include "fetch/fetcher.h"
 #include "import/layer.h"
 
-#define TAR_NOTE (2 * SHA256_SIZE + 1)
+#define HEX (2 * SHA256_SIZE)
+#define ESTARGZ " estargz" /* behind the hash in the note of a tar, if the blob is one */
+#define TAR_NOTE (HEX + sizeof(ESTARGZ))
+/* the footer of eStargz: a gzip member without data, whose extra field says where the index is */
+#define FOOTER 51
 
 /* ---- a stream that hashes and counts the bytes that pass through it ---- */
 
@@ -23,7 +27,26 @@ struct hashed {
 	struct layer_get *get;
 	struct hasher hasher;
 	uint64_t n, max;
+	uint8_t end[FOOTER]; /* the last bytes */
 };
+
+static void keep_end(struct hashed *h, const uint8_t *data, size_t n)
+{
+	size_t new = MIN(n, (size_t)FOOTER);
+
+	memmove(h->end, h->end + new, FOOTER - new);
+	memcpy(h->end + FOOTER - new, data + n - new, new);
+}
+
+/* Has the layer an index of eStargz? Its footer says so, with a name that no other writer uses. */
+static bool is_estargz(const struct hashed *h)
+{
+	static const uint8_t head[] = { 0x1f, 0x8b, 8, 4 }, extra[] = { 26, 0, 'S', 'G', 22, 0 };
+
+	return h->n >= FOOTER && memcmp(h->end, head, sizeof(head)) == 0 &&
+	       memcmp(h->end + 10, extra, sizeof(extra)) == 0 &&
+	       memcmp(h->end + 32, "STARGZ", 6) == 0;
+}
 
 static ssize_t hashed_read(struct stream *s, void *ret_buf, size_t n)
 {
@@ -34,6 +57,7 @@ static ssize_t hashed_read(struct stream *s, void *ret_buf, size_t n)
 
 	if (got < 0 || r < 0)
 		return got < 0 ? got : r;
+	keep_end(h, ret_buf, (size_t)got);
 	h->n += (uint64_t)got;
 	if (h->n > h->max)
 		return log_error(-EFBIG, h->get->name,
@@ -161,6 +185,7 @@ static int end_blob(struct layer_get *g, struct hashed *h, int result)
 	uint8_t found[SHA256_SIZE];
 	int r = end_reading(g, h, result, found);
 
+	g->layer->estargz = is_estargz(h);
 	g->sound = r == 0 && memcmp(found, g->layer->blob, SHA256_SIZE) == 0;
 	if (r == 0)
 		r = layer_compare(g, found);
@@ -267,6 +292,8 @@ static void note_tar(struct layer_get *g)
 	uint8_t key[SHA256_SIZE];
 
 	hex_encode(g->layer->tar, SHA256_SIZE, note);
+	if (g->layer->estargz)
+		memcpy(note + HEX, ESTARGZ, sizeof(ESTARGZ));
 	if (key_of(g, key) == 0)
 		cache_note_put(g->im->cache, key, note);
 }
@@ -360,6 +387,7 @@ static int read_noted(struct layer_get *g)
 	memcpy(g->layer->tar, hash, SHA256_SIZE);
 	g->layer->size = tar->size;
 	g->layer->source = tar;
+	g->layer->estargz = strcmp(note + HEX, ESTARGZ) == 0;
 	return 0;
 }
 

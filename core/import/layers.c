@@ -32,6 +32,16 @@ static int entry(void *ctx, const struct tar_entry *e)
 	return merge_add(&((struct reading *)ctx)->merge, e);
 }
 
+/*
+ * What eStargz adds to the root of a layer, for a reader that fetches parts of it (estargz.md of
+ * stargz-snapshotter). They are no files of the image.
+ */
+static const char *const of_estargz[] = {
+	"stargz.index.json",
+	".prefetch.landmark",
+	".no.prefetch.landmark",
+};
+
 /* Writes seals of the layer's files, so that the next open need not hash them again. */
 static void keep_seals(const struct import *im, struct merge *m)
 {
@@ -49,8 +59,11 @@ static int read_layer(const struct import *im, struct listing *l, struct reading
 		      const struct tagger *tagger)
 {
 	const struct layer_scan scan = { begin, entry, tagger, rd };
-	int r = layer_get(im, l, &l->layers[rd->layer - 1], &scan);
+	struct listed_layer *layer = &l->layers[rd->layer - 1];
+	int r = layer_get(im, l, layer, &scan);
 
+	for (size_t i = 0; i < ARRAY_SIZE(of_estargz) && r == 0 && layer->estargz; i++)
+		merge_forget(&rd->merge, of_estargz[i]);
 	if (r == 0)
 		r = merge_layer(&rd->merge);
 	if (r == 0)

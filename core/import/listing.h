@@ -61,6 +61,7 @@ struct listed_layer {
 	uint64_t blob_size;
 	uint8_t tar[SHA256_SIZE]; /* hash of the tar in it; all zero until it is known */
 	uint64_t size;		  /* of the tar */
+	bool estargz;		  /* the blob says so, at its end */
 	struct source *source;	  /* the tar, owned; NULL: not open */
 };
 

@@ -194,6 +194,19 @@ int merge_add(struct merge *m, const struct tar_entry *e)
 	return 0;
 }
 
+void merge_forget(struct merge *m, const char *path)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < m->n_fresh; i++) {
+		if (strcmp(m->fresh[i].path, path) == 0)
+			free(m->fresh[i].tags);
+		else
+			m->fresh[n++] = m->fresh[i];
+	}
+	m->n_fresh = n;
+}
+
 /* The index of the first of `n` sorted members that does not sort before `key`. */
 static size_t find(const struct member *list, size_t n, const struct member *key)
 {

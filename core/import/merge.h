@@ -68,6 +68,9 @@ void merge_begin(struct merge *m, uint32_t layer);
 /* Adds an entry of the layer. 0; -EBADMSG, logged; -ENOMEM; -EFBIG. */
 int merge_add(struct merge *m, const struct tar_entry *e);
 
+/* Forgets the entries of that path that were added to the layer. */
+void merge_forget(struct merge *m, const char *path);
+
 /* Merges the layer into the list, after its last entry. Errors of merge_add(). */
 int merge_layer(struct merge *m);
 

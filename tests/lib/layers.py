@@ -4,12 +4,14 @@ Layers of artifacts that are archives, written by Python's tarfile, gzip and the
 
   Entry    what a tar has under a name: bytes, or one of link(), hard(), directory(), device()
   tar      the bytes of a tar with these entries, in one of the formats of FORMATS
-  packed   the same compressed: as it is, gzip, gzip in many members as pigz -i and eStargz write it, zstd
+  packed   the same compressed: as it is, gzip, gzip in many members as pigz -i writes it, eStargz, gzip with
+           zeros behind it, zstd
   image    an artifact as image builders push it: its config lists what each layer unpacks to
 """
 import gzip
 import io
 import json
+import struct
 import subprocess
 import tarfile
 
@@ -67,13 +69,22 @@ def zstd(data):
     return subprocess.run(['zstd', '-q', '-c', '-1'], input=data, capture_output=True, check=True).stdout
 
 
-CODINGS = {'': lambda data: data, '+gzip': lambda data: gzip.compress(data, 1, mtime=0), '+gzip ': members,
+def estargz(data):
+    """As stargz-snapshotter writes it: its last member, without data, says where that of the index begins."""
+    parts = members(data)
+    extra = b'SG' + struct.pack('<H', 22) + b'%016xSTARGZ' % (len(parts) - 100)
+    footer = b'\x1f\x8b\x08\x04' + bytes(5) + b'\xff' + struct.pack('<H', len(extra)) + extra
+    return parts + footer + b'\x01\0\0\xff\xff' + bytes(8)
+
+
+CODINGS = {'': lambda data: data, '+gzip': lambda data: gzip.compress(data, 1, mtime=0), '+gzip ': members, '+gzip estargz': estargz,
+           '+gzip padded': lambda data: members(data) + bytes(100000),
            '+zstd': lambda data: zstd(data[:30000]) + zstd(data[30000:])}
 
 
 def packed(data, coding=''):
     """(media type, its bytes)"""
-    return LAYER + coding.strip(), CODINGS[coding](data)
+    return LAYER + coding.split(' ')[0], CODINGS[coding](data)
 
 
 def image(*tars, coding='', diff_ids=None, config=CONFIG):

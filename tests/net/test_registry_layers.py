@@ -58,7 +58,8 @@ FILES = {'config.json': b'{"a": 1}\n', 'sub/a b/\u00fc.py': b'print()\n', 'sub/e
          'long/' + 'x' * 150 + '/' + 'y' * 200: b'long', 'empty': b'', 'model.safetensors': fault_bytes(5 * MIB // 4, seed=70)}
 
 
-@pytest.mark.parametrize('coding, form', [('', 'pax'), ('', 'gnu'), ('+gzip', 'pax'), ('+gzip ', 'gnu'), ('+zstd', 'pax')])
+@pytest.mark.parametrize('coding, form', [('', 'pax'), ('', 'gnu'), ('+gzip', 'pax'), ('+gzip ', 'gnu'), ('+zstd', 'pax'),
+                                          ('+gzip padded', 'gnu')])
 def test_a_layer(mount, cache, work, registry, tmp_path, coding, form):
     """One layer: the files of the tar; the blob comes once; later mounts have all from the cache."""
     t = tar(FILES, form)
@@ -189,6 +190,7 @@ BAD = {
     'nothing in it': (tar({'d': directory()}), 'has no files'),
     'gzip that is cut': (layers.members(ONE)[:-9], 'ends too early'),
     'gzip, and something else': (layers.members(ONE) + b'other', 'is damaged'),
+    'gzip, zeros, and something else': (layers.members(ONE) + bytes(100000) + b'\x1f\x8b', 'is damaged'),
     'zstd that is cut': (layers.zstd(ONE)[:-9], 'ends too early'),
     'zstd, and something else': (layers.zstd(ONE) + b'x', 'is followed by other bytes'),
     'zstd of a window that is too large': (bytes.fromhex('28b52ffd00ff') + bytes(100), 'window is larger than 2^27'),
@@ -325,6 +327,23 @@ def test_a_damaged_tar_in_the_cache(mount, cache, registry):
             assert m.read('model/b') == b'b'
         with mount(url, *cache.options) as m:
             assert tree(m) == {'a': b'right', 'b': b'b'}
+
+
+@pytest.mark.parametrize('coding', ['+gzip ', '+gzip estargz'])
+def test_estargz(mount, cache, registry, coding):
+    """What eStargz adds to the root of a layer is no file of the model, but only in eStargz."""
+    own = {'.prefetch.landmark': b'\x0f', './.no.prefetch.landmark': b'\x0f', 'stargz.index.json': b'{"version":1}'}
+    other = {'a': b'x', 'sub/stargz.index.json': b'{}', 'sub/.prefetch.landmark': b'y'}
+    t = tar(own | other)
+    wanted = other if 'estargz' in coding else other | {k.removeprefix('./'): v for k, v in own.items()}
+    with only(registry, image(t, coding=coding)) as front:
+        for url in f'oci://{front.host}/a/b', f'oci://{front.host}/a/b', f'oci://{front.host}/a/b':
+            with mount(url, *cache.options) as m:
+                assert tree(m) == wanted
+            # the tar of that layer is found by its note
+            front.artifact = image(t, tar({'b': b'new'}), coding=coding)
+            wanted = wanted | {'b': b'new'}
+        assert blobs_of(front, front.artifact) == [1, 1]
 
 
 def test_a_damaged_tar_that_was_noted(mount, cache, registry):
