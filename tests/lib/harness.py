@@ -255,6 +255,21 @@ def become(uid):
                  (SETRESUID, uid, uid, uid)):
         if LIBC.syscall(*call) != 0:
             raise OSError(ctypes.get_errno(), f'system call {call}')
+        if call[0] == UNSHARE:
+            leave_pipes()
+
+
+def leave_pipes():
+    """
+    Gives up the copies of pipes: a subprocess.Popen of another thread, and what it runs, wait for the end of theirs.
+    Their numbers stay taken: an object that closes one later, in another thread, would close another file there.
+    """
+    null = os.open(os.devnull, os.O_RDWR)
+    for fd in map(int, os.listdir('/proc/thread-self/fd')):
+        with contextlib.suppress(OSError):
+            if fd > 2 and stat.S_ISFIFO(os.fstat(fd).st_mode):
+                os.dup2(null, fd, inheritable=False)
+    os.close(null)
 
 
 def as_user(uid, fn, *args):
