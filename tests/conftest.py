@@ -220,6 +220,15 @@ def mount_fg(point):
 
 
 @pytest.fixture(scope='session')
+def at_clock(session_dir):
+    """A function of a year: the environment of a program that takes it for this year. See tools/preload/clock.c."""
+    out = session_dir / 'clock.so'
+    p = harness.run('cc', '-shared', '-fPIC', '-o', out, harness.PRELOAD / 'clock.c')
+    assert p.returncode == 0, p.stderr
+    return lambda year: {'LD_PRELOAD': str(out), 'CLOCK': str(int((year - 1970) * 365.2425 * 86400))}
+
+
+@pytest.fixture(scope='session')
 def sample_carton(session_dir):
     """(path, Carton) of the sample. Tests must not change it."""
     carton = zipwriter.sample()

@@ -210,11 +210,11 @@ bool ctl_join(pthread_t thread)
 {
 	struct timespec until;
 
-	clock_gettime(CLOCK_REALTIME, &until);
+	clock_gettime(CLOCK_MONOTONIC, &until);
 	until.tv_nsec += SHOW_MS * 1000000L;
 	until.tv_sec += until.tv_nsec / 1000000000;
 	until.tv_nsec %= 1000000000;
-	return pthread_timedjoin_np(thread, NULL, &until) != ETIMEDOUT;
+	return pthread_clockjoin_np(thread, NULL, CLOCK_MONOTONIC, &until) != ETIMEDOUT;
 }
 
 int ctl_root(struct carton *c, struct carton_node **ret)

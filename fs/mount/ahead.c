@@ -264,12 +264,12 @@ static void rest(struct ahead *a)
 {
 	struct timespec end;
 
-	clock_gettime(CLOCK_REALTIME, &end);
+	clock_gettime(CLOCK_MONOTONIC, &end);
 	end.tv_sec += PAUSE_S;
 	a->idle = true;
 	if (!a->paused)
 		pthread_cond_wait(&a->changed, &a->lock);
-	else if (pthread_cond_timedwait(&a->changed, &a->lock, &end) == ETIMEDOUT)
+	else if (pthread_cond_clockwait(&a->changed, &a->lock, CLOCK_MONOTONIC, &end) == ETIMEDOUT)
 		a->paused = false;
 	a->idle = false;
 }

@@ -72,10 +72,11 @@ def test_background_finds_a_bad_file(mount_fg, work):
         assert m.log().count('sha256 mismatch') == 1
 
 
-def test_gives_way(mount, work):
-    """Readers in any order get their bytes while all is verified, and then all is."""
+@pytest.mark.parametrize('year', [None, pytest.param(2100, marks=pytest.mark.needs_plain_build)])
+def test_gives_way(mount, work, at_clock, year):
+    """Readers in any order get their bytes while all is verified, and then all is, also if the clock is set meanwhile."""
     c = carton('stored', 8 << 20, 12)
-    with mount(c.write(work / 'm.carton'), '-o', 'verify=background,seals=off') as m:
+    with mount(c.write(work / 'm.carton'), '-o', 'verify=background,seals=off', env=at_clock(year) if year else {}) as m:
         names = [n for n in c.hashes() if n.startswith('model/')]
         random.Random(7).shuffle(names)
         for name in names[:6]:

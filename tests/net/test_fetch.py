@@ -308,14 +308,19 @@ def test_bar_counts_bytes_of_the_network(fault, cache):
     assert len(set(seen)) > 5 and seen == sorted(seen) and min(seen) < 70 and max(seen) > 80
 
 
-@pytest.mark.parametrize('method', ['stored', 'zstd'])
-def test_cat_has_a_bar_too(fault, cache, work, method):
-    """At a terminal whose stdout is elsewhere; nothing is left of it, and nothing of it is in the file."""
+@pytest.mark.parametrize('method, year', [
+    ('stored', None), ('zstd', None), pytest.param('stored', 2100, marks=pytest.mark.needs_plain_build)])
+def test_cat_has_a_bar_too(fault, cache, work, at_clock, method, year):
+    """
+    At a terminal whose stdout is elsewhere; nothing is left of it, and nothing of it is in the file. Nor is there less of
+    it if the clock is set meanwhile.
+    """
     data = rng_bytes(8 * MIB)
     Carton(method=method).add('model/x', data).write(os.path.join(fault.root, 'c.carton'))
     url = fault.url('c.carton', file='c.carton', rate=3 * MIB)
     with open(work / 'out', 'wb') as out:
-        shown = terminal(80, 'cat', '--connections=1', cache.flag, url, 'model/x', stdout=out)
+        shown = terminal(80, 'cat', '--connections=1', cache.flag, url, 'model/x', stdout=out,
+                         **(at_clock(year) if year else {}))
     assert (work / 'out').read_bytes() == data
     bars = [f[0] for f in frames(shown) if re.match(r'cat [█▉▊▋▌▍▎▏ ]* +\d+%  [\d.]+ MiB/8\.0 MiB  ', f[0])]
     assert len(set(bars)) > 2 and screen(shown) == '', shown
