@@ -297,6 +297,14 @@ static void end_all(struct http_thread *t)
 		stream_finish(t->live, -ESHUTDOWN);
 }
 
+/* libcurl sets no timer for the share that one of several addresses has of the time to connect */
+static int longest_wait(const struct http_thread *t)
+{
+	long share = MAX(t->http->connect_timeout_ms / 8, 5);
+
+	return t->live ? (int)MIN(stall_tick(t->http), share) : 3600000;
+}
+
 void *http_run(void *ctx)
 {
 	struct http_thread *t = ctx;
@@ -315,7 +323,7 @@ void *http_run(void *ctx)
 		curl_multi_perform(t->multi, &running);
 		take_messages(t);
 		check_stalls(t);
-		curl_multi_poll(t->multi, NULL, 0, t->live ? (int)stall_tick(http) : 3600000, NULL);
+		curl_multi_poll(t->multi, NULL, 0, longest_wait(t), NULL);
 		pthread_mutex_lock(&http->lock);
 		stopping = http->stopping;
 		pthread_mutex_unlock(&http->lock);

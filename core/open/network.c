@@ -26,6 +26,8 @@ int open_network(const struct carton_source *s)
 	if (options->offline || c->fetch.http)
 		return 0;
 	c->fetch.timeout_ms = options->timeout_s ? options->timeout_s * 1000L : pace.timeout_ms;
+	/* libcurl gives half of it to the first address, so the next has its turn before the end */
+	http.connect_timeout_ms = (long)MIN(c->fetch.timeout_ms, pace.connect_ms);
 	c->fetch.connections = options->connections ? options->connections : 8;
 	c->fetch.max_size = options->max_size;
 	c->fetch.extra = &c->extra_connections;

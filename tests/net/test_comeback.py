@@ -4,6 +4,7 @@ import contextlib
 import errno
 import os
 import signal
+import socket
 import subprocess
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +13,8 @@ import pytest
 
 import harness
 import relay
-from harness import CARTONFS, ctl, eventually, run
+import served
+from harness import CARTONCTL, CARTONFS, SLOW, ctl, eventually, run
 from hub import Hub
 from origin import (MIB, PRIVATE, Fault, LinkedCarton, as_expected, errno_of, fault_bytes, lines_of, needs_root,
                     reserved_port)
@@ -194,6 +196,33 @@ def test_name_that_is_not_known_for_a_while(fault, tmp_path, cache):
             f.write('127.0.0.1 carton.test\n')
         out, _ = p.communicate()
     assert out == fault_bytes(SIZE), log.read_text()
+
+
+@needs_root
+def test_the_first_of_two_addresses_is_silent(tmp_path, cache):
+    """The second is asked in time, however short the time is."""
+    hosts, c = tmp_path / 'hosts', Carton().add('model/x', b'text')
+    hosts.write_text('127.0.0.1 carton.test\n127.0.0.2 carton.test\n')
+    data = c.write(tmp_path / 'm.carton').read_bytes()
+
+    def answer(h):
+        h.send_response(200)
+        h.send_header('Content-Length', str(len(data)))
+        h.end_headers()
+        if h.command == 'GET':
+            h.wfile.write(data)
+
+    with contextlib.ExitStack() as queue:
+        web = queue.enter_context(served.serving(served.Server(('127.0.0.2', 0), served.Handler)))
+        web.answer = answer
+        silent = queue.enter_context(socket.create_server(('127.0.0.1', web.server_port), backlog=0))
+        for _ in range(4):              # whoever comes then gets no answer
+            s = queue.enter_context(socket.socket())
+            s.setblocking(False)
+            s.connect_ex(silent.getsockname())
+        p = run('unshare', '--mount', 'sh', '-c', 'mount --bind "$0" /etc/hosts && exec "$@"', hosts, CARTONCTL, 'hash',
+                cache.flag, f'--timeout={int(2 * SLOW)}', f'http://carton.test:{web.server_port}/m.carton')
+    assert p.stdout == c.model_hash() + '\n', p.stderr
 
 
 def test_file_that_is_reset_by_a_server_that_is_there(fault, mount_fg, cache, tmp_path):
