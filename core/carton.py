@@ -237,6 +237,10 @@ class File(_NotCopied, io.RawIOBase):
 
     seekable = readable
 
+    def write(self, data):
+        # io.RawIOBase has none
+        raise io.UnsupportedOperation('not writable')
+
     def tell(self):
         return self.seek(0, io.SEEK_CUR)
 
@@ -512,16 +516,16 @@ class Carton(_NotCopied):
 
     def open(self, path, mode='r', buffering=-1, **text):
         """As the built-in open(), for reading: a File with buffering=0, a reader with a buffer, or text."""
-        if mode not in ('r', 'rt', 'rb'):
+        if mode not in ('r', 'rt', 'tr', 'rb', 'br'):
             raise io.UnsupportedOperation(f'a carton can only be read, with the mode r, rt or rb: {mode!r}')
         buffering = operator.index(buffering)
-        if buffering == 0 and mode != 'rb':
+        if buffering == 0 and 'b' not in mode:
             raise ValueError('text needs a buffer')
         raw = File(self, path)
         if buffering == 0:
             return raw
         reader = BufferedFile(raw, buffering if buffering > 1 else 1 << 17)
-        return reader if mode == 'rb' else io.TextIOWrapper(reader, **text)
+        return reader if 'b' in mode else io.TextIOWrapper(reader, **text)
 
     def memoryview(self, path):
         """The bytes of a file, in memory of their own."""

@@ -205,22 +205,24 @@ import io, numpy as np, shutil, zipfile
 c = carton.open(sys.argv[1])
 for buffering in -1, 0, 7:
     with c.open('model/a.npy', 'rb', buffering) as f:
-        try:
-            f.fileno()
-        except io.UnsupportedOperation as e:
-            print(type(e).__name__, f.seekable(), f.readable(), f.writable(), f.mode, f.name, f.size, end=' ')
+        for refused in f.fileno, f.truncate, lambda: f.write(b'x'), lambda: f.writelines([b'x']):
+            try:
+                refused()
+            except io.UnsupportedOperation as e:
+                print(type(e).__name__, end=' ')
+        print(f.seekable(), f.readable(), f.writable(), f.mode, f.name, f.size, end=' ')
         print((np.load(f) == np.arange(1000.)).all(), f.tell() == f.size, f.seek(0), zipfile.is_zipfile(f), f.closed, end=' ')
         f.seek(1)
         shutil.copyfileobj(f, copy := io.BytesIO())
     print(f.closed, len(copy.getvalue()) == f.size - 1)
-f = c.open('model/z', 'rb')
+f = c.open('model/z', 'br')
 print(zipfile.ZipFile(f).read('in'), f.seek(0), f.peek(2)[:2], f.read1(2), f.readline()[:2], f.raw.tell() > 4)
 raw = f.detach()
-print(type(raw).__name__, raw.closed, [line.strip() for line in c.open('carton.toml')][0], next(c.open('carton.toml', 'rb')))
+print(type(raw).__name__, raw.closed, [line.strip() for line in c.open('carton.toml', 'tr')][0], next(c.open('carton.toml', 'rb')))
 del f
 """, c.write(work / 'm.carton'))
     assert p.returncode == 0 and p.stderr == ''
-    line = 'UnsupportedOperation True True False rb model/a.npy 8128 True True 0 False False True True'
+    line = 4 * 'UnsupportedOperation ' + 'True True False rb model/a.npy 8128 True True 0 False False True True'
     assert p.stdout.splitlines() == [line] * 3 + [
         "b'the text' 0 b'PK' b'PK' b'\\x03\\x04' True", "File False spec_version = 1 b'spec_version = 1\\n'"]
 
