@@ -28,7 +28,7 @@ static inline int exit_status(int error, int other)
 
 #define NO_THREAD                                                                             \
 	"no thread or process can be started; raise the limit of them: ulimit -u, TasksMax= " \
-	"of a unit, or pids of a container"
+	"of a unit, or pids of a container; or that of the memory for their stacks: ulimit -v"
 
 /*
  * -errno as text. Two errors mean more here than strerror() says: -EHOSTUNREACH is also a server

@@ -46,6 +46,15 @@ def test_no_thread_of_cartonctl(few_threads, sample_carton):
     assert p.returncode == 1 and 'no thread or process can be started' in p.stderr
 
 
+@pytest.mark.needs_plain_build
+@pytest.mark.parametrize('program', [CARTONFS, CARTONCTL])
+def test_no_memory_for_the_stack_of_a_thread(sample_carton, point, program):
+    """It is not the number of threads that is limited."""
+    words = [sample_carton[0], point()] if program == CARTONFS else ['ls', sample_carton[0]]
+    p = run('sh', '-c', 'ulimit -s 1048576 && ulimit -v 524288 && exec "$0" "$@"', program, *words)
+    assert p.returncode in (1, 2) and 'no thread or process can be started' in p.stderr and 'ulimit -v' in p.stderr
+
+
 @pytest.mark.needs_root
 @pytest.mark.parametrize('user, why', [
     (['--reuid', str(NAMELESS), '--regid', str(NAMELESS), '--clear-groups'], f'uid {NAMELESS} has no name here'),
