@@ -19,8 +19,8 @@ typedef int gunzip_put_fn(void *ctx, const void *data, size_t n);
 int gunzip_new(gunzip_put_fn *put, void *ctx, struct gunzip **ret);
 
 /*
- * Decodes the next coded bytes. 0; -EBADMSG: not gzip, or other bytes than zeros follow its last member; or the
- * error of `put`.
+ * Decodes the next coded bytes. 0; -EBADMSG: not gzip, or other bytes than zeros follow its last
+ * member; or the error of `put`.
  */
 int gunzip_feed(struct gunzip *g, const void *data, size_t n);
 
