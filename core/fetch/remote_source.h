@@ -27,8 +27,8 @@ int remote_source_restore(struct cache *cache, const char *url, struct source **
 int64_t remote_source_mtime(const struct source *s);
 
 /*
- * Does the server say that it has a content coding? Then either its ranges are of coded bytes, or it
- * is wrong.
+ * Does the server say that it has a content coding? Then either its ranges are of coded bytes, or
+ * it is wrong.
  */
 bool remote_source_is_coded(const struct source *s);
 

@@ -326,8 +326,8 @@ bool http_coding_known(const char *coding);
  * Before the answer comes, libcurl is told to decode content codings, which makes it refuse those
  * that it does not know; or to decode nothing (`raw`). The answer shows which is right: nothing is
  * decoded of a part, of a body that is as long as the file (`plain`), or where Content-Encoding has
- * a word that is no coding; its owner decodes the rest. True: the request is to be made again, once,
- * the other way.
+ * a word that is no coding; its owner decodes the rest. True: the request is to be made again,
+ * once, the other way.
  */
 bool http_recode(struct http_stream *s);
 

@@ -62,8 +62,8 @@ static int open_kept(struct carton *c, const char *url, struct source **ret, int
 }
 
 /*
- * As remote_source_open(). 1: also if its ranges are of coded bytes. That may not be so although its
- * server says it, such as a store that keeps what was said when it was uploaded.
+ * As remote_source_open(). 1: also if its ranges are of coded bytes. That may not be so although
+ * its server says it, such as a store that keeps what was said when it was uploaded.
  */
 static int open_ranges(struct carton *c, const char *url, const char *source_url, bool hashed,
 		       struct source **ret)
