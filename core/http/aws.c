@@ -175,6 +175,17 @@ int aws_place(const struct aws_environment *e, struct aws_place *ret)
 	return 0;
 }
 
+bool aws_bundle(char *ret, size_t n)
+{
+	struct aws_environment e;
+	bool found;
+
+	aws_look_around(&e);
+	found = read_value(&e, true, "ca_bundle", ret, n);
+	explicit_bzero(&e, sizeof(e));
+	return found;
+}
+
 static bool from_file(const struct aws_environment *e, bool config, struct aws_keys *ret)
 {
 	if (!read_value(e, config, "aws_access_key_id", ret->id, sizeof(ret->id)) ||

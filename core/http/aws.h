@@ -6,12 +6,13 @@
  *		~/.aws/credentials, then in ~/.aws/config; else the output of its credential_process
  *	region	AWS_REGION, AWS_DEFAULT_REGION, the profile's region, us-east-1
  *	server	AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, the profile's endpoint_url; else Amazon's
+ *	authorities	AWS_CA_BUNDLE (scheme.h), the profile's ca_bundle
  *
  * The profile is AWS_PROFILE or default; AWS_SHARED_CREDENTIALS_FILE and AWS_CONFIG_FILE name other
  * files. Other kinds of keys (SSO, instance metadata, web identity) come through
  * credential_process.
  *
- * Threads: any, but the environment is read by aws_look_around() and aws_place() only. aws_find()
+ * Threads: any, but the environment is read by aws_look_around(), aws_place() and aws_bundle() only. aws_find()
  * is for a process that was forked: it is async-signal-safe.
  */
 #ifndef CARTON_HTTP_AWS_H
@@ -64,6 +65,9 @@ void aws_look_around(struct aws_environment *ret);
  * Returns region and endpoint. 0; -EINVAL, logged: the region has a character that no region has.
  */
 int aws_place(const struct aws_environment *e, struct aws_place *ret);
+
+/* The ca_bundle of the profile, a path. False: it has none. Reads the environment, too. */
+bool aws_bundle(char *ret, size_t n);
 
 /*
  * Parses 20250131T235959Z, or with - and : (perhaps as %3A): seconds since 1970; 0: not a time of

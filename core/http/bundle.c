@@ -160,6 +160,7 @@ struct named {
 	const char *file;	 /* or NULL */
 	const char *directory;	 /* or NULL */
 	const char *directories; /* a list with colons; or NULL */
+	char path[4096];	 /* of a configuration */
 };
 
 /* The value of a variable of the environment; NULL: it is not set, or empty. */
@@ -170,20 +171,38 @@ static const char *value_of(const char *name)
 	return value && *value ? value : NULL;
 }
 
-static bool find_in(const char *name, struct named *ret)
+/* A path is of a file or of a directory of files. */
+static void tell_directory(struct named *n)
 {
 	struct stat st;
 
+	if (!n->file || stat(n->file, &st) < 0 || !S_ISDIR(st.st_mode))
+		return;
+	n->directory = n->file;
+	n->file = NULL;
+}
+
+static bool find_in(const char *name, struct named *ret)
+{
 	*ret = (struct named){ .variable = name, .file = value_of(name) };
 	if (name && strcmp(name, "SSL_CERT_FILE") == 0) {
 		ret->directories = value_of("SSL_CERT_DIR");
 		if (!ret->file)
 			ret->variable = "SSL_CERT_DIR";
-	} else if (ret->file && stat(ret->file, &st) == 0 && S_ISDIR(st.st_mode)) {
-		ret->directory = ret->file;
-		ret->file = NULL;
+	} else {
+		tell_directory(ret);
 	}
 	return ret->file || ret->directory || ret->directories;
+}
+
+/* What the configuration of the scheme names, whatever variables other programs have. */
+static bool find_configured(const struct scheme *scheme, struct named *ret)
+{
+	*ret = (struct named){ .variable = "the configuration of the service", .file = ret->path };
+	if (!scheme || !scheme->find_bundle || !scheme->find_bundle(ret->path, sizeof(ret->path)))
+		return false;
+	tell_directory(ret);
+	return true;
 }
 
 static bool find(const char *source, struct named *ret)
@@ -191,7 +210,7 @@ static bool find(const char *source, struct named *ret)
 	static const char *const common[] = { "CURL_CA_BUNDLE", "SSL_CERT_FILE",
 					      "REQUESTS_CA_BUNDLE" };
 	const struct scheme *scheme = scheme_of(source);
-	bool found = find_in(scheme ? scheme->bundle : NULL, ret);
+	bool found = find_in(scheme ? scheme->bundle : NULL, ret) || find_configured(scheme, ret);
 
 	for (size_t i = 0; !found && i < ARRAY_SIZE(common); i++)
 		found = find_in(common[i], ret);

@@ -378,6 +378,7 @@ static void reason(const char *body, char *ret, size_t n)
 const struct scheme s3_scheme = {
 	.name = "s3",
 	.bundle = "AWS_CA_BUNDLE",
+	.find_bundle = aws_bundle,
 	.misspelt = "not a URL of the form s3://BUCKET/KEY",
 	.fault = fault,
 	.login = login,

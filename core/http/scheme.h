@@ -53,6 +53,8 @@ struct scheme {
 
 	/* the variable that names a file of authorities to other programs of the scheme; or NULL */
 	const char *bundle;
+	/* Without it: the path that its configuration names, cut to `n` bytes. False: none. */
+	bool (*find_bundle)(char *ret, size_t n);
 	/* Is the text before an @ a NAME, of NAME@REVISION, and no userinfo? NULL: never. */
 	bool (*is_name)(const char *text, size_t n);
 

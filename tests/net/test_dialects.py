@@ -415,6 +415,26 @@ def test_authorities_of_the_environment(mount, cache, secure, certificate, name)
     assert p.returncode == 0, p.stderr
 
 
+@pytest.mark.parametrize('profile, name', [('default', '[default]'), ('x', '[profile x]')])
+@pytest.mark.parametrize('is_directory', [False, True])
+def test_authorities_of_a_profile(cache, tmp_path, secure, certificate, is_directory, profile, name):
+    """Of AWS: for a source in S3 only, instead of the other variables, which are instead of the system's."""
+    (tmp_path / 'certificates').mkdir()
+    (tmp_path / 'certificates/one.pem').write_text(certificate[0].read_text())
+    at = tmp_path / 'certificates' if is_directory else certificate[0]
+    (tmp_path / 'config').write_text(f'[other]\nca_bundle = /none\n{name}\nregion = eu-1\nca_bundle = {at}\n')
+    env = {'AWS_CONFIG_FILE': str(tmp_path / 'config'), 'AWS_PROFILE': profile, 'CURL_CA_BUNDLE': '/none',
+           'AWS_ENDPOINT_URL': secure[:-len('/d.carton')]}
+    source = secure.replace('https:', 's3:').replace('127.0.0.1:', 'bucket')
+    p = ctl('hash', cache.flag, source, env=env)
+    assert 'status 404' in p.stderr, 'it was reached: ' + p.stderr
+    assert 'cannot be read' in ctl('hash', cache.flag, secure, env=env).stderr
+    assert 'by AWS_CA_BUNDLE cannot be read' in ctl('hash', cache.flag, source, env=env | {'AWS_CA_BUNDLE': '/none'}).stderr
+    (tmp_path / 'config').write_text(f'{name}\nca_bundle = /none/x\n')
+    p = ctl('hash', cache.flag, source, env=env | {'CURL_CA_BUNDLE': ''})
+    assert p.returncode == 1 and '/none/x' in p.stderr and 'by the configuration of the service' in p.stderr, p.stderr
+
+
 def test_authorities_of_a_mount(mount, cache, secure, certificate):
     """A daemon has left the directory in which the name was right."""
     name = os.path.relpath(certificate[0])
