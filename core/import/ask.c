@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/budget.h"
+#include "base/file_size.h"
 #include "cache/file.h"
 #include "fetch/fetcher.h"
 #include "import/internal.h"
@@ -77,6 +78,10 @@ static int too_long(const struct asking *a)
 
 	if (a->q->quiet)
 		return -EFBIG;
+	/* an answer is in a memory file */
+	if (file_size_limit() < (a->q->max ? a->q->max : MAX_LISTING_PAGE))
+		return log_error(-EFBIG, show(a, shown), "the answer cannot be kept: %s",
+				 carton_write_error(-EFBIG));
 	if (a->q->max)
 		return log_error(-EFBIG, show(a, shown), "the answer is larger than %llu bytes",
 				 (unsigned long long)a->q->max);

@@ -34,7 +34,7 @@ static int write_wanted(const struct import *im, const struct listing *l, struct
 {
 	int r = write(im, l, ret);
 
-	return r < 0 ? log_error(r, l->name, "cannot be written: %s", strerror(-r)) : 0;
+	return r < 0 ? log_error(r, l->name, "cannot be written: %s", carton_write_error(r)) : 0;
 }
 
 static int make_late(const struct import *im, struct listing *l, struct source **ret)

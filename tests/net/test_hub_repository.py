@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import re
+import resource
 import time
 import zipfile
 
@@ -455,6 +456,19 @@ def test_many_bytes_of_small_files(cache):
         assert p.stdout.split()[0] == model_hash(wanted), p.stderr
         p = ctl('verify', cache.flag, '--offline', 'hf://me/my-model', env=env(hub))
         assert p.returncode == 0 and 'ok: 9 files' in p.stdout, p.stderr
+
+
+@pytest.mark.parametrize('limit', [0, 100, 1000])
+@pytest.mark.parametrize('command', ['import', 'fetch'])
+def test_limit_of_the_size_of_files(work, command, limit):
+    """Answers, small files and the carton that is made of both: what fails says that the limit is met."""
+    words = [work / 'out'] if command == 'import' else []
+    with HubServer({NAME: Repo(files())}) as hub:
+        p = ctl(command, f'--cache-dir={work}/cache', 'hf://me/my-model', *words, env=env(hub),
+                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
+    *_, why = [line for line in problems(p).splitlines() if not line.endswith('was not made')]
+    assert p.returncode == 1 and 'the limit of the size of files is met; raise it: ulimit -f' in why, p.stderr
+    assert not os.path.exists(work / 'out')
 
 
 @needs_root
