@@ -98,7 +98,7 @@ Q := @
 say = @printf '  %-5s %s\n'
 endif
 
-.PHONY: all tested tests have-cmocka fuzzers demo demo-remote check check-long test-times asan tsan valgrind check-runners check-hub check-sign slow mutants soak fleet image fuzz differential lint format man bench bench-readme bench-deps install uninstall dist deb rpm deps test-deps demo-remote-deps deb-deps rpm-deps chroot chroot-deb vm clean help FORCE
+.PHONY: all tested tests have-cmocka fuzzers demo demo-remote check check-long test-times asan tsan valgrind check-runners check-hub check-sign check-sha256 check-arm64-sha256 slow mutants soak fleet image fuzz differential lint format man bench bench-readme bench-deps install uninstall dist deb rpm deps test-deps demo-remote-deps deb-deps rpm-deps chroot chroot-deb vm clean help FORCE
 .DELETE_ON_ERROR:
 
 all: $(BUILD)/cartonfs $(BUILD)/cartonctl $(SO)
@@ -292,6 +292,23 @@ check-hub check-sign: test-deps
 	@NPM_CLIENT=$(abspath $(BUILD))/$@ BUILD_DIR=$(BUILD) PYTHONDONTWRITEBYTECODE=1 \
 		/usr/bin/python3 -m pytest -q -p no:cacheprovider $(CHECK)
 
+# A million random comparisons of sha256 with OpenSSL's, as it is built and under the sanitizers.
+check-sha256: test-deps
+	@$(MAKE) --no-print-directory $(ALL_CORES) $(BUILD)/tests/unit/test_sha256
+	@$(MAKE) --no-print-directory $(ALL_CORES) BUILD=build-asan $(SANITIZE) $(SANITIZE_ADDRESS) build-asan/tests/unit/test_sha256
+	@SHA256_COMPARISONS=1000000 $(BUILD)/tests/unit/test_sha256
+	@SHA256_COMPARISONS=1000000 build-asan/tests/unit/test_sha256
+	@echo '2 passed, 0 failed'
+
+# The lanes of aarch64, by a cross compiler and qemu: there is no OpenSSL to compare with, but a plain function.
+ARM64_CC ?= aarch64-linux-gnu-gcc
+ARM64_RUN ?= qemu-aarch64
+check-arm64-sha256:
+	@tests/deps arm64
+	@mkdir -p $(BUILD)/arm64
+	$(Q)$(ARM64_CC) -std=gnu17 -D_GNU_SOURCE $(WARNINGS) -Icore -O2 -static -o $(BUILD)/arm64/sha256-lanes tests/tools/sha256-lanes.c core/base/sha256_arm.c
+	@$(ARM64_RUN) $(BUILD)/arm64/sha256-lanes | grep -x 'SHA2 of ARMv8'
+
 # Takes out each check that guards a byte or a secret: a test must fail. ONLY='zip-* whole-hash' tries these.
 # SOAK=1: the soak must see it instead, where the tables name a kind of that.
 mutants: test-deps
@@ -392,7 +409,7 @@ format:
 	clang-format-14 -i $(STYLED)
 
 # ONLY='stored zstd' measures these; what README.md says of the speed is from bench-readme.
-bench: all $(BUILD)/tests/tools/relay
+bench: all $(BUILD)/tests/tools/relay $(BUILD)/tests/tools/sha256-rate
 	tests/bench/run $(addprefix --only ,$(ONLY)) --json $(BUILD)/bench.json $(BUILD)
 	tests/bench/table.py $(BUILD)/bench.json
 	tests/bench/chart $(BUILD)/bench.json $(BUILD)/bench.svg
@@ -537,6 +554,7 @@ help:
 	@echo 'make valgrind       the unit tests in valgrind'
 	@echo 'make check-runners  numpy, torch, nginx, podman and others read a mount'
 	@echo "make check-hub      the hub's own client, from npm, on the hub of the tests"
+	@echo 'make check-sha256   a million comparisons of sha256; check-arm64-sha256: in qemu'
 	@echo "make check-sign     Sigstore's own library, from npm, on signatures of cartonctl"
 	@echo "make mutants        take out checks: tests must fail (ONLY='zip-*', SOAK=1)"
 	@echo 'make slow           tests of files over 2 GiB'

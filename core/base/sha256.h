@@ -35,6 +35,21 @@ void sha256_resume(struct sha256 *s, const uint8_t state[SHA256_SIZE], uint64_t 
 /* The state after all bytes so far, which are a multiple of SHA256_BLOCK. */
 void sha256_state(const struct sha256 *s, uint8_t ret_state[SHA256_SIZE]);
 
+/* Bytes that a hash gets. */
+struct sha256_part {
+	struct sha256 *s; /* in one part of a call only */
+	const void *data;
+	size_t n;
+	struct sha256_part *next; /* private */
+};
+
+/*
+ * sha256_update() of each part, and in a fraction of the time where the processor can compute
+ * several at once (sha256_lanes.h): about half with two parts, less with three or more, best if
+ * they are of a length. Uses up the parts. 0 or -EIO.
+ */
+int sha256_update_many(struct sha256_part *parts, size_t n);
+
 /* The sha256 of bytes in memory: 0 or -EIO. */
 int sha256_mem(const void *data, size_t n, uint8_t ret_hash[SHA256_SIZE]);
 
