@@ -20,6 +20,26 @@ MIB = 1 << 20
 BLOCK = 512 << 10                       # that zlib gives at once
 
 
+def lanes(b):
+    """What sha256 of several streams costs, where the processor can take them at once."""
+    program = os.path.join(b.args.build, 'tests/tools/sha256-rate')
+    names = dict(evp='OpenSSL, one stream', one='one stream of ours', two='two streams at once', three='three streams at once')
+    s = b.section('sha256 on one core, CPU time for as many bytes')
+    if not os.access(program, os.X_OK):
+        s.skipped.append(f'{program} is not there: make bench builds it')
+        return
+
+    def rates(note):
+        b.conditions.say("bytes in the processor's cache")
+        out = subprocess.run([program, str(b.pick(3072, 300, 30))], check=True, capture_output=True, text=True).stdout
+        for name, seconds in map(str.split, out.splitlines()):
+            note(names[name], float(seconds))
+
+    s.run(rates)
+    for name in ('one', 'two', 'three'):
+        s.row(names[name], names['evp'])
+
+
 def stored(b):
     source, plain = b.large(data.STORED, b.size // MIB)
 
