@@ -16,10 +16,52 @@ void hasher_tag_parts(struct hasher *h)
 	h->block = TAG_PART;
 }
 
+void hasher_keep_states(struct hasher *h, uint64_t step)
+{
+	h->step = step;
+}
+
+void hasher_resume(struct hasher *h, const uint8_t state[SHA256_SIZE], uint64_t size)
+{
+	sha256_resume(h->sha256, state, size);
+}
+
+/* The place for what belongs behind the bytes so far; NULL: no memory. */
+static uint8_t *new_state(struct hasher *h)
+{
+	size_t i = (size_t)((h->hashed - 1) / h->step);
+
+	return array_room(h->states, &h->state_cap, i + 1) < 0 ? NULL : h->states[i];
+}
+
+static int hash_steps(struct hasher *h, const uint8_t *p, size_t n)
+{
+	while (n > 0) {
+		size_t step = (size_t)MIN(n, h->step - h->hashed % h->step);
+		int r = sha256_update(h->sha256, p, step);
+		uint8_t *state;
+
+		if (r < 0)
+			return r;
+		p += step;
+		n -= step;
+		h->hashed += step;
+		if (h->hashed % h->step)
+			continue;
+		state = new_state(h);
+		if (!state)
+			return -ENOMEM;
+		sha256_state(h->sha256, state);
+	}
+	return 0;
+}
+
 int hasher_hash(struct hasher *h, const struct tagged *t)
 {
 	if (t->off != h->hashed)
 		return -EIO;
+	if (h->step)
+		return hash_steps(h, t->data, t->n);
 	h->hashed += t->n;
 	return h->sha256 ? sha256_update(h->sha256, t->data, t->n) : 0;
 }
@@ -75,20 +117,50 @@ int hasher_feed(struct hasher *h, const void *data, size_t n)
 	return r < 0 ? r : hasher_hash(h, &t);
 }
 
-int hasher_end(struct hasher *h, struct ingested *ret)
+/* The hash in place of the last state. 0 or -ENOMEM. */
+static int end_states(struct hasher *h, const uint8_t sha256[SHA256_SIZE])
+{
+	uint8_t *last;
+
+	if (!h->step || !h->hashed)
+		return 0;
+	last = new_state(h);
+	if (!last)
+		return -ENOMEM;
+	memcpy(last, sha256, SHA256_SIZE);
+	return 0;
+}
+
+static int end(struct hasher *h, bool state, struct ingested *ret)
 {
 	struct ingested out = { .size = h->hashed };
 	int r = h->hashed == h->tagged ? end_block(h) : -EIO;
 
-	if (r == 0 && h->sha256)
+	if (state)
+		sha256_state(h->sha256, out.sha256);
+	else if (r == 0 && h->sha256)
 		r = sha256_final(h->sha256, out.sha256);
+	if (r == 0)
+		r = end_states(h, out.sha256);
 	if (r == 0) {
 		out.tags = h->tags;
+		out.states = h->states;
 		h->tags = NULL;
+		h->states = NULL;
 		*ret = out;
 	}
 	hasher_abort(h);
 	return r;
+}
+
+int hasher_end(struct hasher *h, struct ingested *ret)
+{
+	return end(h, false, ret);
+}
+
+int hasher_end_state(struct hasher *h, struct ingested *ret)
+{
+	return end(h, true, ret);
 }
 
 void hasher_abort(struct hasher *h)
@@ -96,5 +168,6 @@ void hasher_abort(struct hasher *h)
 	tag_abort(h->tag);
 	sha256_free(h->sha256);
 	free(h->tags);
+	free(h->states);
 	*h = (struct hasher){ 0 };
 }

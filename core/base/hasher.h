@@ -32,7 +32,8 @@
 struct ingested {
 	uint8_t sha256[SHA256_SIZE]; /* all zero when nothing was hashed */
 	uint64_t size;
-	uint8_t (*tags)[TAG_SIZE]; /* one for each block; the caller frees them; or NULL */
+	uint8_t (*tags)[TAG_SIZE];	/* one for each block; the caller frees them; or NULL */
+	uint8_t (*states)[SHA256_SIZE]; /* hasher_keep_states(); the caller frees them; or NULL */
 };
 
 /*
@@ -54,6 +55,9 @@ struct hasher {
 	uint8_t (*tags)[TAG_SIZE];
 	size_t tag_cap;
 	uint64_t tagged, hashed; /* bytes; counted also without a tagger or sha256 */
+	uint64_t step;		 /* the state is kept after each so many bytes; 0: none is */
+	uint8_t (*states)[SHA256_SIZE];
+	size_t state_cap;
 };
 
 /*
@@ -64,6 +68,15 @@ int hasher_begin(struct hasher *h, const struct tagger *tagger, bool hash);
 
 /* Before the first byte: one tag for each TAG_PART bytes. */
 void hasher_tag_parts(struct hasher *h);
+
+/*
+ * Before the first byte: keeps the state after each `step` bytes, a multiple of SHA256_BLOCK. In
+ * place of the last one is the sha256: of n bytes, n > 0, there are (n - 1) / step + 1.
+ */
+void hasher_keep_states(struct hasher *h, uint64_t step);
+
+/* Before the first byte: hashes as sha256_resume(); tags are made as from the start. */
+void hasher_resume(struct hasher *h, const uint8_t state[SHA256_SIZE], uint64_t size);
 
 /* The next `n` bytes. 0, -ENOMEM or -EIO; after a failure only hasher_abort() may be called. */
 int hasher_feed(struct hasher *h, const void *data, size_t n);
@@ -77,9 +90,11 @@ int hasher_hash(struct hasher *h, const struct tagged *t);
 
 /*
  * The first ends and frees the hasher, also on failure: 0, -ENOMEM or -EIO (also: a tagged buffer
- * was not hashed). The second only frees it.
+ * was not hashed). The second is the same, but in place of the sha256 it gives the state: the bytes
+ * are a multiple of SHA256_BLOCK. The third only frees it.
  */
 int hasher_end(struct hasher *h, struct ingested *ret);
+int hasher_end_state(struct hasher *h, struct ingested *ret);
 void hasher_abort(struct hasher *h);
 
 #endif

@@ -178,6 +178,7 @@ int ingest_run(const struct ingest *job, struct ingested *ret)
 		return r;
 	if (job->parts)
 		hasher_tag_parts(&run.hasher);
+	hasher_keep_states(&run.hasher, job->states);
 	pthread_mutex_init(&run.lock, NULL);
 	pthread_cond_init(&run.moved, NULL);
 	r = read_blocks(&run);

@@ -23,6 +23,7 @@ struct ingest {
 	const struct tagger *tagger; /* makes tags; NULL: none */
 	bool parts;		     /* one for each TAG_PART bytes, not TAG_BLOCK */
 	bool hash;		     /* false: the sha256 stays all zero */
+	uint64_t states;	     /* if it hashes: as hasher_keep_states(); 0: keeps none */
 	bool alone;		     /* no second thread: other calls keep all processors busy */
 	struct cancel *cancel;	     /* when it fires, -ECANCELED; may be NULL */
 	void *ctx;

@@ -7,6 +7,8 @@
 #include "base/util.h"
 #include "open/load.h"
 
+#define SLOTS_AT_ONCE 128
+
 static int compare_hashes(const void *a, const void *b)
 {
 	return memcmp(a, b, SHA256_SIZE);
@@ -63,22 +65,29 @@ const struct chunks_file *check_chunks_find(const struct carton_index *k,
 }
 
 int check_chunks_compare(const struct carton_index *k, const struct entry *e,
-			 const struct chunks_file *f, const struct chunks_hasher *h)
+			 const struct chunks_file *f, const struct ingested *found)
 {
-	uint8_t want[SHA256_SIZE];
-	int r = 0;
+	uint8_t want[SLOTS_AT_ONCE][SHA256_SIZE];
+	uint64_t count = chunks_count(f), n;
 
 	if (f->size != e->size)
 		return log_error(-EBADMSG, CHUNKS_PATH,
 				 "has %" PRIu64 " bytes for \"%s\", which has %" PRIu64, f->size,
 				 e->name, e->size);
-	for (size_t i = 0; i < h->n && r == 0; i++) {
-		r = object_read_wait(node_object(k->file), want, sizeof(want),
-				     chunks_hash_at(k->chunks, f, i), NULL);
-		if (r == 0 && memcmp(want, h->hashes[i], sizeof(want)) != 0)
-			r = log_error(-EBADMSG, CHUNKS_PATH,
-				      "chunk %zu of \"%s\" has another hash than the file", i,
-				      e->name);
+	for (uint64_t i = 0; i < count; i += n) {
+		int r;
+
+		n = MIN(SLOTS_AT_ONCE, count - i);
+		r = object_read_wait(node_object(k->file), want, (size_t)n * SHA256_SIZE,
+				     chunks_slot_at(k->chunks, f, i), NULL);
+		if (r < 0)
+			return r;
+		for (uint64_t j = 0; j < n; j++)
+			if (memcmp(want[j], found->states[i + j], SHA256_SIZE) != 0)
+				return log_error(-EBADMSG, CHUNKS_PATH,
+						 "chunk %" PRIu64 " of \"%s\" has another state "
+						 "than the file",
+						 i + j, e->name);
 	}
-	return r;
+	return 0;
 }

@@ -7,6 +7,7 @@
 #ifndef CARTON_CHECK_CHUNKS_H
 #define CARTON_CHECK_CHUNKS_H
 
+#include "base/hasher.h"
 #include "carton/opened.h"
 
 /*
@@ -21,10 +22,10 @@ const struct chunks_file *check_chunks_find(const struct carton_index *k,
 					    const uint8_t sha256[SHA256_SIZE]);
 
 /*
- * Compares the chunks of an entry with those of the index; their hasher has ended. 0; -EBADMSG,
+ * Compares the states of an entry, kept after each chunk, with those of the index. 0; -EBADMSG,
  * logged with the first that differs; or an error of reading the index.
  */
 int check_chunks_compare(const struct carton_index *k, const struct entry *e,
-			 const struct chunks_file *f, const struct chunks_hasher *h);
+			 const struct chunks_file *f, const struct ingested *found);
 
 #endif

@@ -36,25 +36,21 @@ static int check_crc(const struct entry *e, uint32_t crc)
 
 /* ---- as a whole ---- */
 
-/* A stream that passes bytes through and computes their crc, and the hashes of their chunks. */
+/* A stream that passes bytes through and computes their crc. */
 struct crc_stream {
 	struct stream stream;
 	struct stream *in;
 	uint32_t crc;
-	struct chunks_hasher chunks; /* with a chunk size if they are wanted */
 };
 
 static ssize_t crc_read(struct stream *s, void *ret_buf, size_t n)
 {
 	struct crc_stream *c = container_of(s, struct crc_stream, stream);
 	ssize_t got = stream_read(c->in, ret_buf, n);
-	int r = 0;
 
 	if (got > 0)
 		c->crc = crc32_update(c->crc, ret_buf, (size_t)got);
-	if (got > 0 && c->chunks.chunk_size)
-		r = chunks_hasher_feed(&c->chunks, ret_buf, (size_t)got);
-	return r < 0 ? r : got;
+	return got;
 }
 
 static void crc_close(struct stream *s)
@@ -87,7 +83,8 @@ int check_entry(const struct check_entry *k)
 		.size = e->size,
 		.tagger = tags ? k->made->tagger : NULL,
 		.parts = true,
-		.hash = k->line && !tags,
+		.hash = k->line && (!tags || chunks),
+		.states = chunks ? chunks->chunk_size : 0,
 		.alone = k->crowded,
 		.progress = k->progress,
 		.ctx = k->ctx,
@@ -97,25 +94,22 @@ int check_entry(const struct check_entry *k)
 
 	if (r < 0)
 		return r;
-	crc.chunks.chunk_size = chunks ? chunks->chunk_size : 0;
 	r = ingest_run(&job, &found);
 	stream_close(&crc.stream);
 	if (r < 0)
 		goto out;
 	if (tags)
 		r = same_tags(tags, &found) ? 0 : other_bytes(e);
-	else if (job.hash)
+	if (r == 0 && job.hash)
 		r = manifest_check_hash(e->name, k->line, found.sha256);
 	bad_crc = check_crc(e, crc.crc);
 	r = r < 0 ? r : bad_crc;
-	if (r == 0)
-		r = chunks_hasher_end(&crc.chunks);
 	/* a bad file was logged */
 	if (r == 0 && chunks)
-		r = check_chunks_compare(k->chunks, e, chunks, &crc.chunks);
+		r = check_chunks_compare(k->chunks, e, chunks, &found);
 out:
 	free(found.tags);
-	chunks_hasher_finish(&crc.chunks);
+	free(found.states);
 	return r;
 }
 

@@ -208,6 +208,9 @@ static void end(struct fill *f, int result)
 	if (result == -EBADMSG || result == -EOPNOTSUPP) {
 		if (f->sparse->plan->link)
 			object_distrust(f->object);
+		/* a server, or the index, is wrong: the whole says which, to later mounts, too */
+		if (f->sparse->plan->link && result == -EBADMSG)
+			doubt_keep(f->object);
 		/* the server sent wrong bytes; the file is good: another attempt may succeed */
 		result = -EIO;
 	}

@@ -49,18 +49,28 @@ static void copy_part(const struct chunk_part *x, const char *data, size_t n, si
 		memcpy(x->to + (from - x->off), data + (from - at), end - from);
 }
 
+/* Chunk `i`, and its slot and the one before, which chunk 0 has not. */
+struct chunk {
+	const struct chunks_file *file;
+	uint64_t i;
+	uint8_t before[SHA256_SIZE], slot[SHA256_SIZE];
+};
+
 /*
- * Reads the `len` bytes at `at` piece by piece: hashes and tags just these bytes, and copies of
- * them. 0, -ENOMEM, or as source_pread(). The caller frees the tags.
+ * Reads the chunk piece by piece: hashes and tags just these bytes, and copies of them. 0, -ENOMEM,
+ * or as source_pread(). The caller frees the tags.
  */
-static int chunk_read(const struct chunked_bytes *b, uint64_t at, size_t len,
+static int chunk_read(const struct chunked_bytes *b, const struct chunk *c,
 		      const struct chunk_part *part, struct ingested *ret)
 {
+	uint64_t at = c->i * c->file->chunk_size;
+	size_t len = chunk_len(c->file, c->i), n;
 	char *data = malloc(PIECE);
 	struct hasher h = { 0 };
-	size_t n;
 	int r = data ? hasher_begin(&h, b->tagger, true) : -ENOMEM;
 
+	if (r == 0)
+		hasher_resume(&h, c->before, at);
 	for (size_t done = 0; done < len && r == 0; done += n) {
 		n = MIN(PIECE, len - done);
 		r = source_pread(b->source, data, n, b->off + at + done);
@@ -71,13 +81,13 @@ static int chunk_read(const struct chunked_bytes *b, uint64_t at, size_t len,
 	}
 	free(data);
 	if (r == 0)
-		return hasher_end(&h, ret);
+		return at + len == c->file->size ? hasher_end(&h, ret) : hasher_end_state(&h, ret);
 	hasher_abort(&h);
 	return r;
 }
 
-void chunk_hashes_init(struct chunk_hashes *h, const struct chunk_index *index,
-		       const struct chunks_file *file)
+void chunk_slots_init(struct chunk_slots *h, const struct chunk_index *index,
+		      const struct chunks_file *file)
 {
 	h->index = index;
 	h->file = file;
@@ -85,28 +95,39 @@ void chunk_hashes_init(struct chunk_hashes *h, const struct chunk_index *index,
 	pthread_mutex_init(&h->lock, NULL);
 }
 
-void chunk_hashes_finish(struct chunk_hashes *h)
+void chunk_slots_finish(struct chunk_slots *h)
 {
 	pthread_mutex_destroy(&h->lock);
 }
 
-/* The hash of chunk `i`. 0 or why the index could not be read. */
-static int wanted(struct chunk_hashes *h, uint64_t i, uint8_t ret[SHA256_SIZE])
+/* Reads the block of chunk `i`. 0 or why the index could not be read. Lock held. */
+static int read_slots(struct chunk_slots *h, uint64_t i)
 {
-	uint64_t block = i / CHUNK_HASHES, first = block * CHUNK_HASHES;
-	int r = 0;
+	uint64_t block = i / CHUNK_SLOTS, first = block * CHUNK_SLOTS, before = first ? 1 : 0, n;
+	int r;
+
+	if (h->block == block)
+		return 0;
+	h->block = UINT64_MAX;
+	n = MIN(CHUNK_SLOTS, chunks_count(h->file) - first) + before;
+	r = h->index->read(h->index->ctx, h->slots[1 - before], (size_t)n * SHA256_SIZE,
+			   chunks_slot_at(h->index->chunks, h->file, first - before));
+	if (r == 0)
+		h->block = block;
+	return r;
+}
+
+/* Finds the slots of a chunk. 0 or why the index could not be read. */
+static int find_slots(struct chunk_slots *h, struct chunk *c)
+{
+	const uint8_t(*at)[SHA256_SIZE] = h->slots + c->i % CHUNK_SLOTS;
+	int r;
 
 	pthread_mutex_lock(&h->lock);
-	if (h->block != block) {
-		h->block = UINT64_MAX;
-		r = h->index->read(h->index->ctx, h->hashes,
-				   (size_t)MIN(CHUNK_HASHES, chunks_count(h->file) - first) *
-					   SHA256_SIZE,
-				   chunks_hash_at(h->index->chunks, h->file, first));
-	}
+	r = read_slots(h, c->i);
 	if (r == 0) {
-		h->block = block;
-		memcpy(ret, h->hashes[i % CHUNK_HASHES], SHA256_SIZE);
+		memcpy(c->before, at[0], SHA256_SIZE);
+		memcpy(c->slot, at[1], SHA256_SIZE);
 	}
 	pthread_mutex_unlock(&h->lock);
 	return r;
@@ -123,17 +144,17 @@ static void set_tags(const struct chunked_bytes *b, const struct chunks_file *f,
 		memcpy(at, tags, n);
 }
 
-int chunk_compare(const struct chunked_bytes *b, struct chunk_hashes *h, uint64_t i,
+int chunk_compare(const struct chunked_bytes *b, struct chunk_slots *h, uint64_t i,
 		  const struct chunk_part *part)
 {
-	uint8_t want[SHA256_SIZE] = { 0 };
+	struct chunk c = { .file = h->file, .i = i };
 	struct ingested found = { 0 };
-	int r = chunk_read(b, i * h->file->chunk_size, chunk_len(h->file, i), part, &found);
+	int r = find_slots(h, &c);
 
 	if (r == 0)
-		r = wanted(h, i, want);
+		r = chunk_read(b, &c, part, &found);
 	if (r == 0)
-		r = memcmp(want, found.sha256, SHA256_SIZE) != 0;
+		r = memcmp(c.slot, found.sha256, SHA256_SIZE) != 0;
 	if (r == 0)
 		set_tags(b, h->file, i, found.tags);
 	free(found.tags);

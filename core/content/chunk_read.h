@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reading a chunk, which may be of 16 MiB, and a part of it for who asked; and its hash in the
+ * Reading a chunk, which may be of 16 MiB, and a part of it for who asked; and its slot in the
  * index. Threads: any.
  */
 #ifndef CARTON_CONTENT_CHUNK_READ_H
@@ -11,8 +11,8 @@
 #include "base/hasher.h"
 #include "content/chunked.h"
 
-/* hashes that are read from the index at once: of 8 MiB and more */
-#define CHUNK_HASHES 32
+/* chunks whose slots are read from the index at once: of 8 MiB and more */
+#define CHUNK_SLOTS 32
 
 /* How long chunk `i` is; where its tags are among all; and how many bytes they take. */
 size_t chunk_len(const struct chunks_file *f, uint64_t i);
@@ -30,26 +30,27 @@ struct chunk_part {
 	size_t off, n;
 };
 
-/* The hashes of a file's chunks, read from the index as they are needed. */
-struct chunk_hashes {
+/* The slots of a file's chunks, read from the index as they are needed. */
+struct chunk_slots {
 	const struct chunk_index *index;
 	const struct chunks_file *file;
 	pthread_mutex_t lock; /* guards what follows */
 	uint64_t block;	      /* which block is there; UINT64_MAX: none */
-	uint8_t hashes[CHUNK_HASHES][SHA256_SIZE];
+	/* from the one before the first chunk of the block on, which chunk 0 has not */
+	uint8_t slots[1 + CHUNK_SLOTS][SHA256_SIZE];
 };
 
 /* `index` and `file` outlive it. */
-void chunk_hashes_init(struct chunk_hashes *h, const struct chunk_index *index,
-		       const struct chunks_file *file);
-void chunk_hashes_finish(struct chunk_hashes *h);
+void chunk_slots_init(struct chunk_slots *h, const struct chunk_index *index,
+		      const struct chunks_file *file);
+void chunk_slots_finish(struct chunk_slots *h);
 
 /*
- * Reads chunk `i`, hashes just these bytes, and copies `part` of them. 0, and the chunk has its
- * tags; 1: it has another hash; -ENODATA: the file ends before it; -ENOMEM; -EIO; or why the index
+ * Reads chunk `i`, hashes just these bytes from the slot before, and copies `part` of them. 0, and
+ * the chunk has its tags; 1: that does not give its slot; -ENODATA: the file ends before it; -ENOMEM; -EIO; or why the index
  * could not be read.
  */
-int chunk_compare(const struct chunked_bytes *b, struct chunk_hashes *h, uint64_t i,
+int chunk_compare(const struct chunked_bytes *b, struct chunk_slots *h, uint64_t i,
 		  const struct chunk_part *part);
 
 #endif

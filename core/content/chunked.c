@@ -32,7 +32,7 @@ int chunked_new(const struct chunk_index *index, const struct chunks_file *file,
 	c->doubted = c->claimed + bits;
 	for (size_t i = 0; i < STRIPES; i++)
 		pthread_mutex_init(&c->lock[i], NULL);
-	chunk_hashes_init(&c->hashes, index, file);
+	chunk_slots_init(&c->slots, index, file);
 	*ret = c;
 	return 0;
 }
@@ -43,7 +43,7 @@ void chunked_free(struct chunked *c)
 		return;
 	for (size_t i = 0; i < STRIPES; i++)
 		pthread_mutex_destroy(&c->lock[i]);
-	chunk_hashes_finish(&c->hashes);
+	chunk_slots_finish(&c->slots);
 	if (c->filler)
 		c->filler->free(c->filler_ctx);
 	budget_give(c->index->budget, c->counted);
@@ -250,7 +250,7 @@ int chunked_span(const struct chunked *c, uint64_t off, size_t n, size_t *ret_n,
  */
 static int compare(struct chunked *c, uint64_t i, const struct chunk_part *x)
 {
-	int r = chunk_compare(&c->bytes, &c->hashes, i, x);
+	int r = chunk_compare(&c->bytes, &c->slots, i, x);
 
 	/* it was cut off since; what is fetched can come again */
 	if (r == -ENODATA)

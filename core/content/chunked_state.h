@@ -34,7 +34,7 @@ struct chunked {
 	_Atomic uint64_t counted;      /* of the budget, as tables; */
 	_Atomic uint64_t charged;      /* and what is not refused */
 	pthread_mutex_t lock[STRIPES]; /* of each chunk, guards its tags until its bit is set */
-	struct chunk_hashes hashes;
+	struct chunk_slots slots;
 	atomic_uchar *claimed;	 /* as `verified`, behind it; set under the chunk's lock; */
 	atomic_uchar *doubted;	 /* and behind that, likewise: it was, once */
 	atomic_uchar verified[]; /* a bit for each chunk: it has its tags */

@@ -335,7 +335,7 @@ static int make_key(const struct object *o, const struct chunks_file *file,
 	for (uint64_t i = 0; i < count && r == 0; i += n) {
 		n = MIN(KEY_BLOCK, count - i);
 		r = index->read(index->ctx, next[1], (size_t)n * SHA256_SIZE,
-				chunks_hash_at(index->chunks, file, i));
+				chunks_slot_at(index->chunks, file, i));
 		if (r == 0)
 			r = sha256_mem(next, (size_t)(1 + n) * SHA256_SIZE, next[0]);
 	}

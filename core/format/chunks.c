@@ -9,10 +9,11 @@
 /* The layout; all integers are little-endian. */
 #define MAGIC "cartonfs-chunks\n"
 #define MAGIC_SIZE 16
-#define VERSION 1
+#define VERSION 2
 #define HEADER_SIZE 40
 #define FILE_SIZE 56
 #define FILES_AT_ONCE 1024
+#define SLOTS_AT_ONCE 128
 
 /* ---- reading ---- */
 
@@ -33,6 +34,7 @@ struct reader {
 		-EBADMSG;                                                                        \
 	})
 
+/* 1: it is of version 1. */
 static int parse_header(struct reader *rd)
 {
 	uint8_t header[HEADER_SIZE];
@@ -47,6 +49,8 @@ static int parse_header(struct reader *rd)
 		return r;
 	if (memcmp(header, MAGIC, MAGIC_SIZE) != 0)
 		return bad(0, "does not begin with \"cartonfs-chunks\" and a newline");
+	if (get_le64(header + 16) == 1)
+		return 1;
 	if (get_le64(header + 16) != VERSION) {
 		bad(16, "version is %llu; only %d is supported",
 		    (unsigned long long)get_le64(header + 16), VERSION);
@@ -127,6 +131,54 @@ static int parse_files(const struct reader *rd)
 	return 0;
 }
 
+/*
+ * The last slot of each file is its sha256, which the file is known by: this ties the states to
+ * MANIFEST.
+ */
+static int check_last_slots(const struct reader *rd)
+{
+	uint8_t slots[SLOTS_AT_ONCE * SHA256_SIZE];
+	uint64_t from = 0, end = 0; /* where these are in the index */
+
+	for (size_t i = 0; i < rd->c->n; i++) {
+		const struct chunks_file *f = &rd->c->files[i];
+		uint64_t at = chunks_slot_at(rd->c, f, chunks_count(f) - 1);
+
+		if (at >= end) {
+			size_t n = (size_t)MIN(rd->size - at, sizeof(slots));
+			int r = rd->read(rd->ctx, slots, n, at);
+
+			if (r < 0)
+				return r;
+			from = at;
+			end = at + n;
+		}
+		if (memcmp(slots + (at - from), f->sha256, SHA256_SIZE) != 0)
+			return bad(at, "the last slot of a file is not its sha256");
+	}
+	return 0;
+}
+
+/* What the header has said fits the budget. */
+static int parse_all(const struct reader *rd)
+{
+	struct chunks *c = rd->c;
+	int r;
+
+	c->files = calloc(c->n + 1, sizeof(*c->files));
+	r = c->files ? parse_files(rd) : -ENOMEM;
+	return r < 0 ? r : check_last_slots(rd);
+}
+
+static void say_first_version(void)
+{
+	carton_log(
+		CARTON_LOG_NOTICE, CHUNKS_PATH,
+		"is of version 1, which is not read: large files are hashed as a whole; `cartonctl "
+		"repack --chunk-index` writes it anew, and then the model hash is another one, "
+		"which no signature of the old carton fits");
+}
+
 int chunks_parse(uint64_t size, chunks_read_fn *read, void *ctx, struct budget *budget,
 		 struct chunks **ret)
 {
@@ -137,6 +189,12 @@ int chunks_parse(uint64_t size, chunks_read_fn *read, void *ctx, struct budget *
 	if (!rd.c)
 		return -ENOMEM;
 	r = parse_header(&rd);
+	if (r == 1) {
+		say_first_version();
+		chunks_free(rd.c);
+		*ret = NULL;
+		return 0;
+	}
 	if (r == 0) {
 		cost = rd.c->n * sizeof(*rd.c->files);
 		r = budget_take(budget, cost);
@@ -145,8 +203,7 @@ int chunks_parse(uint64_t size, chunks_read_fn *read, void *ctx, struct budget *
 		chunks_free(rd.c);
 		return r;
 	}
-	rd.c->files = calloc(rd.c->n + 1, sizeof(*rd.c->files));
-	r = rd.c->files ? parse_files(&rd) : -ENOMEM;
+	r = parse_all(&rd);
 	if (r < 0) {
 		budget_give(budget, cost);
 		chunks_free(rd.c);
@@ -171,7 +228,7 @@ uint64_t chunks_count(const struct chunks_file *f)
 	return (f->size - 1) / f->chunk_size + 1;
 }
 
-uint64_t chunks_hash_at(const struct chunks *c, const struct chunks_file *f, uint64_t i)
+uint64_t chunks_slot_at(const struct chunks *c, const struct chunks_file *f, uint64_t i)
 {
 	return HEADER_SIZE + (uint64_t)c->n * FILE_SIZE + (f->first + i) * SHA256_SIZE;
 }
@@ -184,7 +241,7 @@ void chunks_free(struct chunks *c)
 	free(c);
 }
 
-/* ---- hashing ---- */
+/* ---- writing ---- */
 
 uint64_t chunks_size_for(uint64_t file_size)
 {
@@ -195,90 +252,48 @@ uint64_t chunks_size_for(uint64_t file_size)
 	return size;
 }
 
-int chunks_hasher_feed(struct chunks_hasher *h, const void *data, size_t n)
+void chunks_made_finish(struct chunks_made *m)
 {
-	const uint8_t *p = data;
-	int r = 0;
-
-	while (n > 0 && r == 0) {
-		size_t step = (size_t)MIN(n, h->chunk_size - h->size % h->chunk_size);
-
-		if (!h->open)
-			r = sha256_new(&h->open);
-		if (r == 0)
-			r = sha256_update(h->open, p, step);
-		if (r < 0)
-			break;
-		p += step;
-		n -= step;
-		h->size += step;
-		if (h->size % h->chunk_size == 0)
-			r = chunks_hasher_end(h);
-	}
-	return r;
+	free(m->slots);
+	*m = (struct chunks_made){ 0 };
 }
 
-int chunks_hasher_end(struct chunks_hasher *h)
+static uint64_t count_slots(const struct chunks_made *m)
 {
-	int r = 0;
+	return m->slots ? (m->size - 1) / m->chunk_size + 1 : 0;
+}
 
-	if (!h->open)
+static const uint8_t *sha256_made(const struct chunks_made *m)
+{
+	return m->slots[count_slots(m) - 1];
+}
+
+int chunks_writer_add(struct chunks_writer *w, struct chunks_made *file)
+{
+	if (!file->slots)
 		return 0;
-	r = array_room(h->hashes, &h->cap, h->n + 1);
-	if (r == 0)
-		r = sha256_final(h->open, h->hashes[h->n]);
-	if (r < 0)
-		return r;
-	h->n++;
-	sha256_free(h->open);
-	h->open = NULL;
-	return 0;
-}
-
-void chunks_hasher_finish(struct chunks_hasher *h)
-{
-	sha256_free(h->open);
-	free(h->hashes);
-	*h = (struct chunks_hasher){ .chunk_size = h->chunk_size };
-}
-
-/* ---- writing ---- */
-
-struct chunks_written {
-	uint8_t sha256[SHA256_SIZE];
-	struct chunks_hasher h;
-};
-
-int chunks_writer_add(struct chunks_writer *w, const uint8_t sha256[SHA256_SIZE],
-		      struct chunks_hasher *h)
-{
 	if (array_room(w->files, &w->cap, w->n + 1) < 0)
 		return -ENOMEM;
-	memcpy(w->files[w->n].sha256, sha256, SHA256_SIZE);
-	w->files[w->n++].h = *h;
-	*h = (struct chunks_hasher){ .chunk_size = h->chunk_size };
+	w->files[w->n++] = *file;
+	*file = (struct chunks_made){ 0 };
 	return 0;
 }
 
-static int compare_written(const void *a, const void *b)
+static int compare_made(const void *a, const void *b)
 {
-	const struct chunks_written *x = a, *y = b;
-
-	return memcmp(x->sha256, y->sha256, SHA256_SIZE);
+	return memcmp(sha256_made(a), sha256_made(b), SHA256_SIZE);
 }
 
-/* Sorts the files, and drops duplicates and files without chunks. */
+/* Sorts the files, and drops duplicates. */
 static void tidy(struct chunks_writer *w)
 {
 	size_t n = 0;
 
 	if (w->n)
-		qsort(w->files, w->n, sizeof(*w->files), compare_written);
+		qsort(w->files, w->n, sizeof(*w->files), compare_made);
 	for (size_t i = 0; i < w->n; i++) {
-		bool again = n && compare_written(&w->files[n - 1], &w->files[i]) == 0;
-
-		if (again || w->files[i].h.n == 0)
-			chunks_hasher_finish(&w->files[i].h);
+		if (n && compare_made(&w->files[n - 1], &w->files[i]) == 0)
+			chunks_made_finish(&w->files[i]);
 		else
 			w->files[n++] = w->files[i];
 	}
@@ -288,12 +303,12 @@ static void tidy(struct chunks_writer *w)
 int chunks_writer_end(struct chunks_writer *w, uint8_t **ret_data, size_t *ret_size)
 {
 	uint64_t n_chunks = 0, first = 0;
-	uint8_t *data, *file, *hash;
+	uint8_t *data, *file, *slot;
 	size_t size;
 
 	tidy(w);
 	for (size_t i = 0; i < w->n; i++)
-		n_chunks += w->files[i].h.n;
+		n_chunks += count_slots(&w->files[i]);
 	size = HEADER_SIZE + w->n * FILE_SIZE + (size_t)n_chunks * SHA256_SIZE;
 	data = malloc(size);
 	if (!data)
@@ -303,17 +318,18 @@ int chunks_writer_end(struct chunks_writer *w, uint8_t **ret_data, size_t *ret_s
 	put_le64(data + 24, w->n);
 	put_le64(data + 32, n_chunks);
 	file = data + HEADER_SIZE;
-	hash = file + w->n * FILE_SIZE;
+	slot = file + w->n * FILE_SIZE;
 	for (size_t i = 0; i < w->n; i++, file += FILE_SIZE) {
-		const struct chunks_hasher *h = &w->files[i].h;
+		const struct chunks_made *m = &w->files[i];
+		size_t n = (size_t)count_slots(m);
 
-		memcpy(file, w->files[i].sha256, SHA256_SIZE);
-		put_le64(file + 32, h->size);
-		put_le64(file + 40, h->chunk_size);
+		memcpy(file, sha256_made(m), SHA256_SIZE);
+		put_le64(file + 32, m->size);
+		put_le64(file + 40, m->chunk_size);
 		put_le64(file + 48, first);
-		memcpy(hash, h->hashes, h->n * SHA256_SIZE);
-		hash += h->n * SHA256_SIZE;
-		first += h->n;
+		memcpy(slot, m->slots, n * SHA256_SIZE);
+		slot += n * SHA256_SIZE;
+		first += n;
 	}
 	*ret_data = data;
 	*ret_size = size;
@@ -323,6 +339,6 @@ int chunks_writer_end(struct chunks_writer *w, uint8_t **ret_data, size_t *ret_s
 void chunks_writer_finish(struct chunks_writer *w)
 {
 	for (size_t i = 0; i < w->n; i++)
-		chunks_hasher_finish(&w->files[i].h);
+		chunks_made_finish(&w->files[i]);
 	free(w->files);
 }

@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The chunk index: the sha256 of each chunk of large files, so that a part of a file can be
- * verified without the rest. cartonfs-chunks(5) has the format. A carton has it as CHUNKS_PATH, an
- * ordinary file that MANIFEST lists: a reader verifies the index first, by its sha256 in MANIFEST.
+ * The chunk index: the states of SHA-256 between the chunks of large files, so that a part of a
+ * file can be verified without the rest. cartonfs-chunks(5) has the format. A carton has it as
+ * CHUNKS_PATH, an ordinary file that MANIFEST lists: a reader verifies the index first, by its
+ * sha256 in MANIFEST.
  *
- * Only the list of files is in memory; the hashes of chunks are read from the index, at
- * chunks_hash_at().
+ * Each chunk has a slot of 32 bytes: the state after it (base/sha256.h), and the last chunk of a
+ * file the sha256 of the file. A chunk is right if hashing it from the slot before gives its slot;
+ * the state before the first chunk is the constant of FIPS 180-4, whatever the index says. If all
+ * are right, the file has that sha256.
  *
- * Threads: an index is immutable once parsed; a hasher or a writer belongs to one thread at a time.
+ * Only the list of files is in memory; slots are read from the index, at chunks_slot_at().
+ *
+ * Threads: an index is immutable once parsed; a writer belongs to one thread at a time.
  */
 #ifndef CARTON_FORMAT_CHUNKS_H
 #define CARTON_FORMAT_CHUNKS_H
@@ -40,9 +45,11 @@ struct chunks {
 typedef int chunks_read_fn(void *ctx, void *ret_buf, size_t n, uint64_t off);
 
 /*
- * Reads the header and the files of an index of `size` bytes. A malformed index is logged with the
- * byte of the fault. 0; -EBADMSG; -EOPNOTSUPP for another version (logged); -EFBIG over MAX_ENTRIES
- * or the budget (NULL: none) (logged); -ENOMEM; or what `read` returned.
+ * Reads the header and the files of an index of `size` bytes, and that the last slot of each file
+ * is its sha256. A malformed index is logged with the byte of the fault. 0; -EBADMSG; -EOPNOTSUPP
+ * for a later version (logged); -EFBIG over MAX_ENTRIES or the budget (NULL: none) (logged);
+ * -ENOMEM; or what `read` returned. Also 0, with *ret NULL: it is of version 1, as if there were no
+ * index (logged).
  */
 int chunks_parse(uint64_t size, chunks_read_fn *read, void *ctx, struct budget *budget,
 		 struct chunks **ret);
@@ -53,10 +60,8 @@ const struct chunks_file *chunks_find(const struct chunks *c, const uint8_t sha2
 /* How many chunks a file has. */
 uint64_t chunks_count(const struct chunks_file *f);
 
-/*
- * The offset in the index of the sha256 of chunk `i` of a file; those of the next chunks follow it.
- */
-uint64_t chunks_hash_at(const struct chunks *c, const struct chunks_file *f, uint64_t i);
+/* The offset in the index of the slot of chunk `i` of a file; those of the next ones follow it. */
+uint64_t chunks_slot_at(const struct chunks *c, const struct chunks_file *f, uint64_t i);
 
 /* NULL-safe. */
 void chunks_free(struct chunks *c);
@@ -68,43 +73,30 @@ void chunks_free(struct chunks *c);
 
 /*
  * The chunk size for a file of that size: 256 KiB up to 4 GiB, then twice as much for each four
- * times the size, so that the hashes of a file do not outweigh a chunk of it.
+ * times the size, so that the slots of a file do not outweigh a chunk of it.
  */
 uint64_t chunks_size_for(uint64_t file_size);
 
-/*
- * Hashes each chunk of a file, whose bytes come in order. Zeroed but for the chunk size, to start
- * with.
- */
-struct chunks_hasher {
-	uint64_t chunk_size;
-	uint64_t size;			/* bytes so far */
-	uint8_t (*hashes)[SHA256_SIZE]; /* of the complete chunks; owned */
-	size_t n, cap;
-	struct sha256 *open; /* of the incomplete chunk; or NULL */
+/* What an index says of a file: `slots` as hasher_keep_states() makes them, with its chunk size. */
+struct chunks_made {
+	uint64_t size, chunk_size;     /* bytes */
+	uint8_t (*slots)[SHA256_SIZE]; /* owned; NULL: the file has no bytes */
 };
 
-/* Hashes the next bytes. 0, -ENOMEM or -EIO. */
-int chunks_hasher_feed(struct chunks_hasher *h, const void *data, size_t n);
-
-/* Ends the last chunk. 0, -ENOMEM or -EIO. */
-int chunks_hasher_end(struct chunks_hasher *h);
-
-/* Frees the hashes; at any time. */
-void chunks_hasher_finish(struct chunks_hasher *h);
+/* Frees the slots. */
+void chunks_made_finish(struct chunks_made *m);
 
 /* The files of an index that is being made; zeroed, to start with. */
 struct chunks_writer {
-	struct chunks_written *files;
+	struct chunks_made *files;
 	size_t n, cap;
 };
 
 /*
- * Adds a file, in any order, from a hasher that has ended, which is empty afterwards. A file
- * without bytes, or that was added before, is left out. 0 or -ENOMEM.
+ * Adds a file, in any order, and takes its slots. A file without bytes, or that was added before,
+ * is left out. 0 or -ENOMEM.
  */
-int chunks_writer_add(struct chunks_writer *w, const uint8_t sha256[SHA256_SIZE],
-		      struct chunks_hasher *h);
+int chunks_writer_add(struct chunks_writer *w, struct chunks_made *file);
 
 /* Makes the bytes of the index, which the caller frees. 0 or -ENOMEM. */
 int chunks_writer_end(struct chunks_writer *w, uint8_t **ret_data, size_t *ret_size);

@@ -229,13 +229,13 @@ int load_index(struct carton *c, struct carton_index *ret)
 	if (!n || n->kind != NODE_FILE || carton_pin_wait(c, from_node(n)) < 0)
 		return 0;
 	r = chunks_parse(node_size(n), read_index, node_object(n), &c->budget, &ret->chunks);
-	if (r == 0) {
+	if (r == 0 && ret->chunks) {
 		ret->file = n;
 		return 0;
 	}
 	carton_unpin(from_node(n));
 	/* bytes that are wrong were logged with their place */
-	if (r != -EBADMSG && r != -EOPNOTSUPP && r != -EFBIG)
+	if (r < 0 && r != -EBADMSG && r != -EOPNOTSUPP && r != -EFBIG)
 		carton_log(CARTON_LOG_WARNING, CHUNKS_PATH, "cannot be read: %s", strerror(-r));
 	return r;
 }

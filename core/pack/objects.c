@@ -6,17 +6,15 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include "base/hasher.h"
 #include "base/own.h"
 #include "carton/opened.h"
 #include "writer/newfile.h"
 
 #define COPY_BLOCK MIB
 
-/*
- * Reads a pinned file: into `fd`, or -1, and its chunks into the hasher, if that has a size for
- * them.
- */
-static int copy_object(struct node *file, int fd, char *block, struct chunks_hasher *chunks)
+/* Reads a pinned file: into `fd`, or -1, and into `h`, or NULL. */
+static int copy_object(struct node *file, int fd, char *block, struct hasher *h)
 {
 	uint64_t at = 0;
 	ssize_t got;
@@ -26,29 +24,28 @@ static int copy_object(struct node *file, int fd, char *block, struct chunks_has
 		r = got < 0 ? (int)got : 0;
 		if (r == 0 && fd >= 0)
 			r = pwrite_full(fd, block, (size_t)got, at);
-		if (r == 0 && chunks->chunk_size)
-			r = chunks_hasher_feed(chunks, block, (size_t)got);
+		if (r == 0 && h)
+			r = hasher_feed(h, block, (size_t)got);
 		at += got > 0 ? (uint64_t)got : 0;
 	}
 	return r;
 }
 
 /* Copies it to the directory of the objects, if there is one, and to the hasher. */
-static int put_object(const struct pack_plan *p, struct node *file, char *block,
-		      struct chunks_hasher *chunks)
+static int put_object(const struct pack_plan *p, struct node *file, char *block, struct hasher *h)
 {
 	char hex[2 * SHA256_SIZE + 1], *path;
 	struct newfile out;
 	int r;
 
 	if (!p->options->objects)
-		return chunks->chunk_size ? copy_object(file, -1, block, chunks) : 0;
+		return h ? copy_object(file, -1, block, h) : 0;
 	hex_encode(object_sha256(node_object(file)), SHA256_SIZE, hex);
 	if (asprintf(&path, "%s/%s", p->options->objects, hex) < 0)
 		return -ENOMEM;
 	r = newfile_begin(path, &out);
 	if (r == 0) {
-		r = copy_object(file, out.fd, block, chunks);
+		r = copy_object(file, out.fd, block, h);
 		if (r == 0)
 			r = newfile_publish(&out);
 		else
@@ -64,17 +61,28 @@ static int put_object(const struct pack_plan *p, struct node *file, char *block,
 static int put_linked(const struct pack_plan *p, struct chunks_writer *writer, struct node *file,
 		      char *block)
 {
-	struct chunks_hasher chunks = { 0 };
+	struct chunks_made made = { node_size(file), chunks_size_for(node_size(file)), NULL };
+	struct ingested found;
+	struct hasher h;
 	int r;
 
-	if (p->index && node_size(file) > CHUNKS_MIN_FILE)
-		chunks.chunk_size = chunks_size_for(node_size(file));
-	r = put_object(p, file, block, &chunks);
-	if (r == 0)
-		r = chunks_hasher_end(&chunks);
-	if (r == 0 && chunks.chunk_size)
-		r = chunks_writer_add(writer, object_sha256(node_object(file)), &chunks);
-	chunks_hasher_finish(&chunks);
+	if (!p->index || node_size(file) <= CHUNKS_MIN_FILE)
+		return put_object(p, file, block, NULL);
+	r = hasher_begin(&h, NULL, true);
+	if (r < 0)
+		return r;
+	hasher_keep_states(&h, made.chunk_size);
+	r = put_object(p, file, block, &h);
+	if (r < 0) {
+		hasher_abort(&h);
+		return r;
+	}
+	r = hasher_end(&h, &found);
+	if (r < 0)
+		return r;
+	made.slots = found.states;
+	r = chunks_writer_add(writer, &made);
+	chunks_made_finish(&made);
 	return r;
 }
 

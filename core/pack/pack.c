@@ -269,9 +269,7 @@ static int put_index(struct packing *p, struct pack_job *job, struct zip_entry *
 	int r = 0;
 
 	for (size_t i = 0; i < p->plan.n && r == 0; i++)
-		if (p->plan.items[i].chunks.chunk_size)
-			r = chunks_writer_add(&p->chunks, p->plan.items[i].sha256,
-					      &p->plan.items[i].chunks);
+		r = chunks_writer_add(&p->chunks, &p->plan.items[i].chunks);
 	if (r == 0)
 		r = chunks_writer_end(&p->chunks, &bytes, &data.len);
 	data.data = (char *)bytes;

@@ -308,7 +308,7 @@ int plan_make(struct carton *c, const struct carton_pack_options *options, struc
 void plan_finish(struct pack_plan *p)
 {
 	for (size_t i = 0; p->items && i < p->n; i++) {
-		chunks_hasher_finish(&p->items[i].chunks);
+		chunks_made_finish(&p->items[i].chunks);
 		free(p->items[i].tags);
 	}
 	free(p->items);

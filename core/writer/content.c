@@ -52,15 +52,11 @@ static ssize_t tee_read(struct stream *s, void *ret_buf, size_t n)
 {
 	struct tee *t = container_of(s, struct tee, stream);
 	ssize_t got = stream_read(t->in, ret_buf, n);
-	int r = 0;
+	int r;
 
 	if (got <= 0)
 		return got;
 	t->crc = crc32_update(t->crc, ret_buf, (size_t)got);
-	if (t->content->item->chunks.chunk_size)
-		r = chunks_hasher_feed(&t->content->item->chunks, ret_buf, (size_t)got);
-	if (r < 0)
-		return r;
 	if (t->sink)
 		atomic_store(&t->sink_error, t->sink(t, ret_buf, (size_t)got));
 	r = atomic_load(&t->sink_error);
@@ -146,20 +142,19 @@ static int run(const struct content *c, struct tee *t)
 	struct ingested found = { 0 };
 	int r;
 
+	if (c->job->chunks && item->zip.size > CHUNKS_MIN_FILE)
+		job.states = chunks_size_for(item->zip.size);
 	t->stream.ops = &tee_ops;
 	t->content = c;
 	r = c->job->ops->open(c->job->ctx, item, &t->in);
 	if (r < 0)
 		return content_read_error(c->item->zip.name, r);
-	if (c->job->chunks && item->zip.size > CHUNKS_MIN_FILE)
-		item->chunks.chunk_size = chunks_size_for(item->zip.size);
 	r = ingest_run(&job, &found);
 	item->tags = found.tags;
+	item->chunks = (struct chunks_made){ item->zip.size, job.states, found.states };
 	stream_close(t->in);
 	if (r == 0)
 		r = atomic_load(&t->sink_error);
-	if (r == 0)
-		r = chunks_hasher_end(&item->chunks);
 	if (r < 0)
 		return atomic_load(&t->sink_error) < 0 ? content_write_error(c->job, r) :
 							 content_read_error(c->item->zip.name, r);
@@ -232,7 +227,7 @@ int content_copy(const struct content *c)
 		off += n;
 		at += n;
 	}
-	if (r == 0 && !c->item->chunks.chunk_size)
+	if (r == 0 && !c->item->chunks.slots)
 		count(c, c->item->zip.size);
 	source_unref(source);
 	free(block);

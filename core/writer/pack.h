@@ -35,11 +35,11 @@ struct pack_item {
 	/* set here */
 	uint8_t sha256[SHA256_SIZE]; /* not for literal content, or a copied entry */
 	enum choice choice;
-	void *data;		     /* prepared bytes, zip.stored of them; or NULL */
-	bool ready;		     /* prepared */
-	bool crowded;		     /* the items behind it keep all other threads busy */
-	struct pack_item *next;	     /* in the queue of items to fill */
-	struct chunks_hasher chunks; /* if the job has `chunks`; owned by the caller */
+	void *data;		   /* prepared bytes, zip.stored of them; or NULL */
+	bool ready;		   /* prepared */
+	bool crowded;		   /* the items behind it keep all other threads busy */
+	struct pack_item *next;	   /* in the queue of items to fill */
+	struct chunks_made chunks; /* if the job has `chunks`; owned by the caller */
 	/*
 	 * Of the bytes that were hashed, one for each TAG_PART; or NULL, as for the sha256. Owned
 	 * by the caller.
@@ -56,7 +56,7 @@ struct pack_job {
 	struct zip_writer zip; /* w->at is at the end of the data afterwards */
 	struct pack_item *items;
 	size_t n;
-	bool chunks;		     /* hash the chunks of files over CHUNKS_MIN_FILE */
+	bool chunks;		     /* an index is made of files over CHUNKS_MIN_FILE */
 	const struct tagger *tagger; /* with which what was written is compared afterwards */
 	struct container *container; /* where entries are copied from */
 	const struct pack_ops *ops;

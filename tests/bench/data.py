@@ -118,9 +118,9 @@ def write_plain(path, size, seed):
     return size, crc, sha.hexdigest()
 
 
-def chunks_of(path):
+def chunks_of(path, size=1 << 20):
     with open(path, 'rb') as f:
-        while data := f.read(1 << 20):
+        while data := f.read(size):
             yield data
 
 
@@ -151,8 +151,8 @@ def write_large(carton, name, plain, what, body, method, index=False):
     w.bytes('carton.toml', TOML, DEFLATE)
     w.add(name, *what, chunks_of(body), os.path.getsize(body), method)
     if index:
-        hashes = tuple(h for block in chunks_of(plain) for h in chunkindex.chunk_hashes(block))
-        w.bytes(chunkindex.PATH, chunkindex.index_of([(bytes.fromhex(what[2]), what[0], chunkindex.CHUNK, hashes)]))
+        states = chunkindex.states_of(chunks_of(plain, chunkindex.CHUNK))
+        w.bytes(chunkindex.PATH, chunkindex.index_of([(bytes.fromhex(what[2]), what[0], chunkindex.CHUNK, states)]))
     w.close()
 
 
@@ -163,7 +163,7 @@ def write_shards(carton, count, mib, index):
     for i in range(count):
         data = b''.join(floats(f'shard{i}/{j}') for j in range(mib))
         w.bytes(f'model/{i:02}', data)
-        listed.append((hashlib.sha256(data).digest(), len(data), chunkindex.CHUNK, chunkindex.chunk_hashes(data)))
+        listed.append((hashlib.sha256(data).digest(), len(data), chunkindex.CHUNK, chunkindex.states(data)))
     if index:
         w.bytes(chunkindex.PATH, chunkindex.index_of(listed))
     w.close()

@@ -42,7 +42,7 @@ def test_wrong_bytes_get_no_name(work, cache, method, index):
     c = carton(method, sha='1' * 64)
     if index:
         c.add(chunkindex.PATH, chunkindex.index_of([(bytes.fromhex('1' * 64), len(LARGE), chunkindex.CHUNK,
-                                                     chunkindex.chunk_hashes(LARGE))]))
+                                                     chunkindex.states(LARGE))]))
     p = ctl('extract', cache.flag, c.write(work / 'm.carton'), work / 'out')
     assert p.returncode == 1 and p.stderr.count('model/a: sha256 mismatch') == 1, p.stderr
     left = [os.path.join(d, f)[len(str(work / 'out')) + 1:] for d, _, files in os.walk(work / 'out') for f in files]

@@ -897,10 +897,10 @@ def test_symlink_to_the_chunk_index(tree, work):
 @pytest.mark.parametrize('index, text', [
     (lambda: chunkindex.index(TEXT[:-1] + b'?'), 'of 1 file that the carton does not have'),
     (lambda: chunkindex.index_of([(hashlib.sha256(NOISE).digest(), len(NOISE), chunkindex.CHUNK,
-                                   chunkindex.chunk_hashes(NOISE[:-1] + b'?'))]),
-     'chunk 4 of "model/noise" has another hash than the file'),
+                                   chunkindex.states(NOISE[:MIB - 2] + b'??' + NOISE[MIB:]))]),
+     'chunk 3 of "model/noise" has another state than the file'),
     (lambda: chunkindex.index_of([(hashlib.sha256(NOISE).digest(), len(NOISE) - 1, chunkindex.CHUNK,
-                                   chunkindex.chunk_hashes(NOISE))]), f'which has {len(NOISE)}'),
+                                   chunkindex.states(NOISE))]), f'which has {len(NOISE)}'),
     (lambda: b'no index', chunkindex.PATH),
 ])
 @pytest.mark.parametrize('method', ['stored', 'zstd'])

@@ -69,7 +69,7 @@ def test_a_source_that_changes_between_reads(tree, work, disk, words):
                                    ['--compress=auto']])
 def test_an_index_of_the_source_does_not_vouch(work, words):
     """Its chunks have the hashes of the index, and all of the file another one than MANIFEST says."""
-    sha, chunks = hashlib.sha256(right()), chunkindex.chunk_hashes(wrong())
+    sha, chunks = hashlib.sha256(right()), chunkindex.states(wrong())
     c = Carton(method='stored').add('model/large', wrong())
     c.add(chunkindex.PATH, chunkindex.index_of([(sha.digest(), len(wrong()), chunkindex.CHUNK, chunks)]))
     c.change('model/large', sha=sha.hexdigest())
@@ -83,10 +83,10 @@ def test_an_index_that_is_taken_over_is_compared(work, compress):
     """Tags vouch for an index that is made of the same bytes, but not for that of the source."""
     c = Carton(method='deflate').add('model/large', right())
     c.add(chunkindex.PATH, chunkindex.index_of([(hashlib.sha256(right()).digest(), len(right()), chunkindex.CHUNK,
-                                                 chunkindex.chunk_hashes(wrong()))]))
+                                                 chunkindex.states(wrong()))]))
     c.write(work / 'a.carton')
     words = 'repack', f'--compress={compress}', work / 'a.carton', work / 'b.carton'
-    assert 'chunk 132 of "model/large" has another hash' in refused(work / 'b.carton', *words)
+    assert 'chunk 132 of "model/large" has another state' in refused(work / 'b.carton', *words)
     pack(*words, '--chunk-index', note='does nothing' if compress == 'zstd' else '')
     verified(work / 'b.carton')
 

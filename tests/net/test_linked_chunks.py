@@ -122,7 +122,7 @@ def test_server_with_another_file(fault, tmp_path, mount_fg, cache):
 def test_wrong_index(nginx, tmp_path, mount, cache):
     """An index that is wrong from its first chunk on: MANIFEST decides."""
     url = nginx.put('linked', LARGE)
-    hashes = [bytes(32), *chunkindex.chunk_hashes(LARGE)[1:]]
+    hashes = [bytes(32), *chunkindex.states(LARGE)[1:]]
     index = chunkindex.index_of([(bytes.fromhex(digest(LARGE)), SIZE, CHUNK, hashes)])
     with mount(linked(tmp_path / 'm.carton', url, index=index), *PRIVATE, *cache.options) as m:
         assert m.read(NAME) == LARGE
@@ -143,7 +143,7 @@ def test_index_with_another_size(nginx, tmp_path, mount_fg, cache):
     """Everybody was told that size: the file is not read by halves, but refused."""
     url = nginx.put('linked', LARGE)
     index = chunkindex.index_of([(bytes.fromhex(digest(LARGE)), SIZE - CHUNK, CHUNK,
-                                  chunkindex.chunk_hashes(LARGE)[:-1])])
+                                  chunkindex.states(LARGE)[:-1])])
     path = linked(tmp_path / 'm.carton', url, index=index)
     with mount_fg(path, *PRIVATE, *cache.options) as m:
         assert m.error(NAME) == 'EIO'
@@ -155,7 +155,7 @@ def test_index_with_another_size(nginx, tmp_path, mount_fg, cache):
 def test_cached_file_of_another_size_than_the_index_says(nginx, tmp_path, mount_fg, cache):
     """Its chunks are right as far as it goes, but not a byte of it is read as one of that size."""
     longer = LARGE + bytes(CHUNK)
-    index = chunkindex.index_of([(bytes.fromhex(digest(LARGE)), len(longer), CHUNK, chunkindex.chunk_hashes(longer))])
+    index = chunkindex.index_of([(bytes.fromhex(digest(LARGE)), len(longer), CHUNK, chunkindex.states(longer))])
     path = linked(tmp_path / 'm.carton', nginx.put('linked', LARGE), index=index)
     with mount_fg(path, *PRIVATE, *cache.options, '-o', 'verify=open') as m:
         assert m.read(NAME) == LARGE

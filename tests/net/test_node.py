@@ -445,7 +445,7 @@ def test_another_index(alone, own, work, mounts):
     with open(m / NAME, 'rb') as f:
         for i in range(N_CHUNKS // 2):
             assert os.pread(f.fileno(), CHUNK, i * CHUNK) == chunk_at(i)
-        hashes = chunkindex.chunk_hashes(fault_bytes(SIZE, seed=SEED + 1))
+        hashes = chunkindex.states(fault_bytes(SIZE, seed=SEED + 1))
         index = chunkindex.index_of([(bytes.fromhex(digest(LARGE)), SIZE, CHUNK, hashes)])
         [bad] = mounts(1, linked(work / 'bad.carton', own.url('bad', size=SIZE, seed=SEED + 1), index))
         with contextlib.suppress(OSError):

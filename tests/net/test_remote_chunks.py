@@ -141,7 +141,7 @@ def test_lying_index_has_a_file_of_its_own(nginx, remote, mount, mount_fg, cache
     """Who believes it does not write over what others have verified."""
     evil = bytearray(LARGE)
     evil[7 * CHUNK + 5] ^= 1
-    lie = chunkindex.index_of([(bytes.fromhex(SHA), len(LARGE), CHUNK, chunkindex.chunk_hashes(bytes(evil)))])
+    lie = chunkindex.index_of([(bytes.fromhex(SHA), len(LARGE), CHUNK, chunkindex.states(bytes(evil)))])
     zipwriter.Carton(method='stored').add(NAME, bytes(evil), sha=SHA).add(chunkindex.PATH, lie).write(
         nginx.root / 'lie.carton')
     with mount_fg(remote[0], *cache.options) as m, mount(nginx.url('lie.carton'), *cache.options) as other, \

@@ -140,7 +140,7 @@ class IndexLies(Kind):
 
     def write(self, name, lies):
         c = Carton(method='stored')
-        records = [(bytes.fromhex(digest(d)), len(d), chunkindex.CHUNK, tuple(chunkindex.chunk_hashes(lies[p])))
+        records = [(bytes.fromhex(digest(d)), len(d), chunkindex.CHUNK, tuple(chunkindex.states(lies[p])))
                    for p, d in self.content.items()]
         for path, data in self.content.items():
             c.add(path, data)
@@ -195,7 +195,7 @@ class IndexForged(Stored):
         super().begin(rng)
         chosen = rng.sample(sorted(self.content), 4)
         content = self.content | {p: other_bytes(self.content[p]) for p in chosen}
-        hashes = [(bytes.fromhex(digest(d)), len(d), chunkindex.CHUNK, tuple(chunkindex.chunk_hashes(content[p])))
+        hashes = [(bytes.fromhex(digest(d)), len(d), chunkindex.CHUNK, tuple(chunkindex.states(content[p])))
                   for p, d in self.content.items()]
         index = chunkindex.index_of(hashes)
         self.put(chunkindex.PATH, index)

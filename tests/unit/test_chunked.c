@@ -13,19 +13,22 @@
 #define TAGS (CHUNK / TAG_BLOCK) /* of a chunk */
 #define SIZE (5 * CHUNK + 77)
 
-static void make_index(struct box *b, const struct box_item *item, const char *data)
+/* Adds an index that says this of a file; takes the slots. */
+static void add_index(struct box *b, struct chunks_made made)
 {
-	struct chunks_hasher h = { .chunk_size = CHUNK };
 	struct chunks_writer w = { 0 };
 	uint8_t *index;
 	size_t n;
 
-	assert_int_equal(chunks_hasher_feed(&h, data, item->entry.size), 0);
-	assert_int_equal(chunks_hasher_end(&h), 0);
-	assert_int_equal(chunks_writer_add(&w, item->sha256, &h), 0);
+	assert_int_equal(chunks_writer_add(&w, &made), 0);
 	assert_int_equal(chunks_writer_end(&w, &index, &n), 0);
 	chunks_writer_finish(&w);
 	box_add(b, (char *)index, n, METHOD_STORED);
+}
+
+static void make_index(struct box *b, const struct box_item *item, const char *data)
+{
+	add_index(b, chunks_of(data, item->entry.size, CHUNK, item->sha256));
 }
 
 /* ---- the chunks by themselves ---- */
@@ -53,14 +56,19 @@ static int new_chunked(struct fixture *f)
 	return chunked_new(&f->index, &f->index.chunks->files[0], &f->bytes, "name", &f->c);
 }
 
-static struct fixture *fixture_new(void)
+/* `forge` changes the slots of the index; or NULL. */
+static struct fixture *fixture_forged(void (*forge)(struct chunks_made *made, const char *data))
 {
 	struct fixture *f = must(calloc(1, sizeof(*f)));
+	struct chunks_made made;
 	struct box_item *item;
 
 	f->box = box_new();
 	item = box_add_made(f->box, SIZE, 1, METHOD_STORED);
-	make_index(f->box, item, item->data);
+	made = chunks_of(item->data, SIZE, CHUNK, NULL);
+	if (forge)
+		forge(&made, item->data);
+	add_index(f->box, made);
 	box_start(f->box, NULL, true);
 	f->index.read = read_blob;
 	f->index.ctx = f;
@@ -76,6 +84,11 @@ static struct fixture *fixture_new(void)
 	};
 	assert_int_equal(new_chunked(f), 0);
 	return f;
+}
+
+static struct fixture *fixture_new(void)
+{
+	return fixture_forged(NULL);
 }
 
 static void fixture_free(struct fixture *f)
@@ -200,6 +213,73 @@ static void test_complete(void **state)
 	assert_int_equal(chunked_span(f->c, 0, 1, &n, &verified), -EBADMSG);
 	free(tags);
 	fixture_free(f);
+}
+
+/* The state after chunk `i`, if hashing begins with `from`, as after `size` bytes, before it. */
+static void forge_slot(struct chunks_made *made, const char *data, uint64_t i, const uint8_t *from,
+		       uint64_t size)
+{
+	struct ingested found;
+	struct hasher h;
+
+	assert_int_equal(hasher_begin(&h, NULL, true), 0);
+	hasher_resume(&h, from, size);
+	assert_int_equal(hasher_feed(&h, data + i * CHUNK, CHUNK), 0);
+	assert_int_equal(hasher_end_state(&h, &found), 0);
+	memcpy(made->slots[i], found.sha256, SHA256_SIZE);
+}
+
+/* Each chunk begins as the first. */
+static void forge_alone(struct chunks_made *made, const char *data)
+{
+	for (uint64_t i = 0; i < 5; i++)
+		forge_slot(made, data, i, NULL, 0);
+}
+
+/* Each chunk begins with the slot of the one after. */
+static void forge_shifted(struct chunks_made *made, const char *data)
+{
+	for (uint64_t i = 0; i < 4; i++)
+		forge_slot(made, data, i, made->slots[i + 1], CHUNK);
+}
+
+/* The first chunk begins with what stands before its slot. */
+static void forge_start(struct chunks_made *made, const char *data)
+{
+	static const uint8_t zero[SHA256_SIZE];
+
+	forge_slot(made, data, 0, zero, CHUNK);
+	for (uint64_t i = 1; i < 5; i++)
+		forge_slot(made, data, i, made->slots[i - 1], i * CHUNK);
+}
+
+/*
+ * A chunk is hashed from the slot before it, and the first one from the constant of SHA-256: slots
+ * that would be right if it were not so are not.
+ */
+static void test_forged_slots(void **state)
+{
+	static const struct {
+		void (*forge)(struct chunks_made *made, const char *data);
+		const char *right; /* which chunks are */
+	} list[] = {
+		{ NULL, "012345" },
+		{ forge_alone, "0" },
+		{ forge_shifted, "5" },
+		{ forge_start, "1234" },
+	};
+
+	(void)state;
+	log_watch();
+	for (size_t k = 0; k < ARRAY_SIZE(list); k++)
+		for (uint64_t i = 0; i < 6; i++) {
+			struct fixture *f = fixture_forged(list[k].forge);
+			bool right = strchr(list[k].right, (int)('0' + i));
+
+			assert_int_equal(read_at(f, 1, i * CHUNK), right ? 0 : -EBADMSG);
+			fixture_free(f);
+		}
+	carton_log_set(NULL, NULL);
 }
 
 static int fetch_nothing(void *ctx, uint64_t i, uint64_t end, struct object_wait *wait)
@@ -1082,6 +1162,7 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_spans),
 		cmocka_unit_test(test_bad_chunks),
+		cmocka_unit_test(test_forged_slots),
 		cmocka_unit_test(test_complete),
 		cmocka_unit_test(test_origin),
 		cmocka_unit_test(test_seal_of_fetched),

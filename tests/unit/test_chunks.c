@@ -36,23 +36,17 @@ static void name_of(uint8_t ret[SHA256_SIZE], uint8_t first)
 	ret[0] = first;
 }
 
-/*
- * Adds a file of `size` bytes, each `value`, that are fed in odd steps; it is named by `value`,
- * too.
- */
+/* Adds a file of `size` bytes, each `value`; it is named by `value`, too. */
 static void add(struct chunks_writer *w, uint8_t value, size_t size, uint64_t chunk_size)
 {
-	struct chunks_hasher h = { .chunk_size = chunk_size };
 	uint8_t name[SHA256_SIZE], *data = must(malloc(size + 1));
+	struct chunks_made made;
 
 	memset(data, value, size);
 	name_of(name, value);
-	for (size_t at = 0; at < size; at += 100001)
-		assert_int_equal(chunks_hasher_feed(&h, data + at, MIN(size - at, 100001)), 0);
-	assert_int_equal(chunks_hasher_end(&h), 0);
-	assert_int_equal(h.size, size);
-	assert_int_equal(chunks_writer_add(w, name, &h), 0);
-	chunks_hasher_finish(&h);
+	made = chunks_of(data, size, chunk_size, name);
+	assert_int_equal(chunks_writer_add(w, &made), 0);
+	assert_null(made.slots);
 	free(data);
 }
 
@@ -72,18 +66,26 @@ static uint8_t *sample(size_t *ret_n)
 	return data;
 }
 
-static void assert_chunk(const uint8_t *data, const struct chunks *c, uint8_t value, uint64_t i,
-			 size_t len)
+/* Slot `i` of that file is the state after its first `len` bytes; or the name, if that is all. */
+static void assert_slot(const uint8_t *data, const struct chunks *c, uint8_t value, uint64_t i,
+			size_t len)
 {
-	uint8_t name[SHA256_SIZE], hash[SHA256_SIZE], *content = must(malloc(len));
+	uint8_t name[SHA256_SIZE], want[SHA256_SIZE], *content = must(malloc(len));
 	const struct chunks_file *f;
+	struct sha256 *s;
 
 	name_of(name, value);
 	f = chunks_find(c, name);
 	assert_non_null(f);
 	memset(content, value, len);
-	sha256_of((const char *)content, len, hash);
-	assert_memory_equal(data + chunks_hash_at(c, f, i), hash, SHA256_SIZE);
+	assert_int_equal(sha256_new(&s), 0);
+	assert_int_equal(sha256_update(s, content, len), 0);
+	if (len == f->size)
+		memcpy(want, name, sizeof(want));
+	else
+		sha256_state(s, want);
+	assert_memory_equal(data + chunks_slot_at(c, f, i), want, SHA256_SIZE);
+	sha256_free(s);
 	free(content);
 }
 
@@ -102,16 +104,45 @@ static void test_written_and_read(void **state)
 	assert_int_equal(c->files[0].size, 256 * KIB + 1);
 	assert_int_equal(chunks_count(&c->files[0]), 3);
 	assert_int_equal(chunks_count(&c->files[2]), 2);
-	assert_chunk(data, c, 1, 0, MIN_CHUNK);
-	assert_chunk(data, c, 1, 1, MIN_CHUNK);
-	assert_chunk(data, c, 1, 2, 1);
-	assert_chunk(data, c, 5, 0, 1);
-	assert_chunk(data, c, 9, 1, 256 * KIB);
+	assert_slot(data, c, 1, 0, MIN_CHUNK);
+	assert_slot(data, c, 1, 1, 2 * MIN_CHUNK);
+	assert_slot(data, c, 1, 2, 2 * MIN_CHUNK + 1);
+	assert_slot(data, c, 5, 0, 1);
+	assert_slot(data, c, 9, 0, 256 * KIB);
+	assert_slot(data, c, 9, 1, 512 * KIB);
 	name_of(name, 7);
 	assert_null(chunks_find(c, name));
 	chunks_free(c);
 	chunks_free(NULL);
 	free(data);
+}
+
+/* 300,000 zeros: the state is what a plain SHA-256 has after 262,144 of them. */
+static void test_golden(void **state)
+{
+	static const char golden[] =
+		"636172746f6e66732d6368756e6b730a"
+		"020000000000000001000000000000000200000000000000"
+		"886715e4051e827f4fe215df3053af3f85ad0d352db2c829c7487af6d78efe30"
+		"e09304000000000000000400000000000000000000000000"
+		"496a28094ff4ea7f401b040689805ccc6a0a99810e253974395bf885bb37e1e6"
+		"886715e4051e827f4fe215df3053af3f85ad0d352db2c829c7487af6d78efe30";
+	char *zeros = must(calloc(1, 300000)), *hex;
+	struct chunks_made made = chunks_of(zeros, 300000, 256 * KIB, NULL);
+	struct chunks_writer w = { 0 };
+	uint8_t *data;
+	size_t n;
+
+	(void)state;
+	assert_int_equal(chunks_writer_add(&w, &made), 0);
+	assert_int_equal(chunks_writer_end(&w, &data, &n), 0);
+	chunks_writer_finish(&w);
+	hex = must(malloc(2 * n + 1));
+	hex_encode(data, n, hex);
+	assert_string_equal(hex, golden);
+	free(hex);
+	free(data);
+	free(zeros);
 }
 
 static void test_empty(void **state)
@@ -150,8 +181,8 @@ static void test_refused(void **state)
 		const char *says;
 	} list[] = {
 		{ 8, 0, "byte 0: does not begin" },
-		{ 16, 0, "byte 16: version is 0; only 1" },
-		{ 16, 2, "byte 16: version is 2" },
+		{ 16, 0, "byte 16: version is 0; only 2" },
+		{ 16, 3, "byte 16: version is 3" },
 		{ 24, 2, "byte 24: 2 files and 6 chunks do not make" },
 		{ 24, MAX_ENTRIES + 1, "byte 24: lists 2000001 files" },
 		{ 24, UINT64_MAX, "byte 24: lists" },
@@ -171,6 +202,9 @@ static void test_refused(void **state)
 		{ 96 + 48, 2, "byte 144: the first chunk is 2; the files before end at 3" },
 		{ 152 + 32, 1, "byte 32: 6 chunks; the files have 5" },
 		{ 152 + 32, 513 * KIB, "byte 184: the file has 3 chunks; only 2" },
+		{ 208 + 2 * 32, 0, "byte 272: the last slot of a file is not its sha256" },
+		{ 208 + 3 * 32, 0, "byte 304: the last slot of a file is not its sha256" },
+		{ 208 + 5 * 32 + 24, 0, "byte 368: the last slot of a file is not its sha256" },
 	};
 	size_t n;
 	uint8_t *data = sample(&n);
@@ -198,6 +232,70 @@ static void test_refused(void **state)
 	seen = log_watch();
 	assert_int_equal(parse(data, n, &c), -EBADMSG);
 	assert_says(seen, "byte 96: the same file for the second time");
+	free(data);
+	carton_log_set(NULL, NULL);
+}
+
+/* The state between two chunks is not looked at here: it is compared with the chunk before it. */
+static void test_states_are_not_checked(void **state)
+{
+	size_t n;
+	uint8_t *data = sample(&n);
+	struct chunks *c;
+
+	(void)state;
+	data[208 + 32] ^= 1;
+	assert_int_equal(parse(data, n, &c), 0);
+	chunks_free(c);
+	free(data);
+}
+
+/* Of files enough for several reads of their last slots, near each other and far apart. */
+static void test_last_slots(void **state)
+{
+	struct chunks_writer w = { 0 };
+	struct chunks *c;
+	uint8_t *data;
+	size_t n;
+
+	(void)state;
+	for (int i = 0; i < 200; i++)
+		add(&w, (uint8_t)i, i % 50 ? 1 : 150 * MIN_CHUNK, MIN_CHUNK);
+	assert_int_equal(chunks_writer_end(&w, &data, &n), 0);
+	chunks_writer_finish(&w);
+	assert_int_equal(parse(data, n, &c), 0);
+	log_watch();
+	for (size_t i = 0; i < c->n; i++) {
+		const struct chunks_file *f = &c->files[i];
+		uint8_t *last = data + chunks_slot_at(c, f, chunks_count(f) - 1);
+		struct chunks *none;
+
+		last[i % SHA256_SIZE] ^= 1;
+		assert_int_equal(parse(data, n, &none), -EBADMSG);
+		last[i % SHA256_SIZE] ^= 1;
+	}
+	chunks_free(c);
+	free(data);
+	carton_log_set(NULL, NULL);
+}
+
+/* Version 1, of cartonfs 0.2.0, is as no index, which is said, whatever follows. */
+static void test_first_version(void **state)
+{
+	size_t n;
+	uint8_t *data = sample(&n);
+	struct log_seen *seen = log_watch();
+	struct chunks *c;
+
+	(void)state;
+	put_le64(data + 16, 1);
+	for (int i = 0; i < 2; i++) {
+		c = (struct chunks *)1;
+		assert_int_equal(parse(data, i ? HEADER : n, &c), 0);
+		assert_null(c);
+	}
+	assert_int_equal(seen->n, 2);
+	assert_says(seen, "`cartonctl repack --chunk-index` writes it anew");
 	free(data);
 	carton_log_set(NULL, NULL);
 }
@@ -263,9 +361,16 @@ static void test_read_error(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_written_and_read), cmocka_unit_test(test_empty),
-		cmocka_unit_test(test_size_for),	 cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_length),		 cmocka_unit_test(test_budget),
+		cmocka_unit_test(test_written_and_read),
+		cmocka_unit_test(test_golden),
+		cmocka_unit_test(test_empty),
+		cmocka_unit_test(test_size_for),
+		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_states_are_not_checked),
+		cmocka_unit_test(test_last_slots),
+		cmocka_unit_test(test_first_version),
+		cmocka_unit_test(test_length),
+		cmocka_unit_test(test_budget),
 		cmocka_unit_test(test_read_error),
 	};
 

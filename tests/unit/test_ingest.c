@@ -64,6 +64,7 @@ static void test_sizes(void **state)
 		assert_int_equal(run((struct ingest){ .size = n,
 						      .tagger = tagger,
 						      .hash = true,
+						      .states = TAG_BLOCK,
 						      .ctx = &steps,
 						      .progress = count_bytes },
 				     data, n, &out),
@@ -82,6 +83,7 @@ static void test_sizes(void **state)
 						      .max = n,
 						      .tagger = tagger,
 						      .hash = true,
+						      .states = TAG_BLOCK,
 						      .alone = true,
 						      .observe = expect_thread,
 						      .ctx = &self },
@@ -92,8 +94,16 @@ static void test_sizes(void **state)
 		if (n)
 			assert_memory_equal(same.tags, out.tags,
 					    (n + TAG_BLOCK - 1) / TAG_BLOCK * TAG_SIZE);
+		if (n) {
+			size_t last = (n - 1) / TAG_BLOCK;
+
+			assert_memory_equal(same.states, out.states, (last + 1) * SHA256_SIZE);
+			assert_memory_equal(out.states[last], want, SHA256_SIZE);
+		}
 		free(out.tags);
+		free(out.states);
 		free(same.tags);
+		free(same.states);
 	}
 	tagger_free(tagger);
 	free(data);
@@ -251,6 +261,50 @@ static void test_push(void **state)
 	assert_int_equal(hasher_feed(&h, data, TAG_BLOCK + 5), 0);
 	hasher_abort(&h);
 	tagger_free(tagger);
+	free(data);
+}
+
+/*
+ * The states on the way, whatever the steps in which the bytes come; each is where hashing goes on,
+ * and the last is the hash.
+ */
+static void test_states(void **state)
+{
+	static const size_t sizes[] = { 0, 1, SHA256_BLOCK, 9 * KIB, 12 * KIB, 12 * KIB + 1 };
+	static const size_t steps[] = { 1, 63, 64, 1000, 3 * KIB, 5000, SIZE_MAX };
+	const size_t kept = 3 * KIB;
+	char *data = make_bytes(16 * KIB, 4);
+	struct ingested out, rest;
+	struct hasher h;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++)
+		for (size_t j = 0; j < ARRAY_SIZE(steps); j++) {
+			size_t n = sizes[i], at = 0;
+
+			assert_int_equal(hasher_begin(&h, NULL, true), 0);
+			hasher_keep_states(&h, kept);
+			for (; at < n; at += MIN(n - at, steps[j]))
+				assert_int_equal(hasher_feed(&h, data + at, MIN(n - at, steps[j])),
+						 0);
+			assert_int_equal(hasher_end(&h, &out), 0);
+			assert_true(n || !out.states);
+			for (at = 0; at < n; at += kept) {
+				bool last = n - at <= kept;
+
+				assert_int_equal(hasher_begin(&h, NULL, true), 0);
+				hasher_resume(&h, at ? out.states[at / kept - 1] : NULL, at);
+				assert_int_equal(hasher_feed(&h, data + at, MIN(n - at, kept)), 0);
+				assert_int_equal(last ? hasher_end(&h, &rest) :
+							hasher_end_state(&h, &rest),
+						 0);
+				assert_memory_equal(rest.sha256, out.states[at / kept],
+						    SHA256_SIZE);
+				if (last)
+					assert_memory_equal(rest.sha256, out.sha256, SHA256_SIZE);
+			}
+			free(out.states);
+		}
 	free(data);
 }
 
@@ -478,6 +532,7 @@ int main(void)
 		cmocka_unit_test(test_cancelled),
 		cmocka_unit_test(test_crowded),
 		cmocka_unit_test(test_push),
+		cmocka_unit_test(test_states),
 		cmocka_unit_test(test_halves),
 		cmocka_unit_test_setup_teardown(test_ranges, hold, let_go),
 		cmocka_unit_test_setup_teardown(test_overwritten, hold, let_go),

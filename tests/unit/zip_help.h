@@ -20,8 +20,10 @@
 
 #include "archive/decode.h"
 #include "base/digest.h"
+#include "base/hasher.h"
 #include "base/source.h"
 #include "base/util.h"
+#include "format/chunks.h"
 #include "../must.h"
 
 /* ---- a source in memory ---- */
@@ -183,6 +185,22 @@ static inline char *make_bytes(size_t n, uint64_t seed)
 static inline void sha256_of(const void *data, size_t n, uint8_t ret_hash[SHA256_SIZE])
 {
 	assert_int_equal(sha256_mem(data, n, ret_hash), 0);
+}
+
+/* What an index says of these bytes; or, with `sha256`, of a file of that hash, whatever it is. */
+static inline struct chunks_made chunks_of(const void *data, size_t n, uint64_t chunk_size,
+					   const uint8_t *sha256)
+{
+	struct ingested found;
+	struct hasher h;
+
+	assert_int_equal(hasher_begin(&h, NULL, true), 0);
+	hasher_keep_states(&h, chunk_size);
+	assert_int_equal(hasher_feed(&h, data, n), 0);
+	assert_int_equal(hasher_end(&h, &found), 0);
+	if (sha256 && n)
+		memcpy(found.states[(n - 1) / chunk_size], sha256, SHA256_SIZE);
+	return (struct chunks_made){ n, chunk_size, found.states };
 }
 
 /* The bytes as a method stores them, appended to `out`. */
