@@ -47,8 +47,8 @@ void chunk_slots_finish(struct chunk_slots *h);
 
 /*
  * Reads chunk `i`, hashes just these bytes from the slot before, and copies `part` of them. 0, and
- * the chunk has its tags; 1: that does not give its slot; -ENODATA: the file ends before it; -ENOMEM; -EIO; or why the index
- * could not be read.
+ * the chunk has its tags; 1: that does not give its slot; -ENODATA: the file ends before it;
+ * -ENOMEM; -EIO; or why the index could not be read.
  */
 int chunk_compare(const struct chunked_bytes *b, struct chunk_slots *h, uint64_t i,
 		  const struct chunk_part *part);
