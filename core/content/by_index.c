@@ -44,11 +44,10 @@ int by_index_use(struct fill *f, const struct chunks_file *c)
 	int r = bytes_use_chunks(&f->bytes, &o->store->index, c, o->store->tagger, o->name);
 
 	f->size = c->size;
-	if (r < 0)
-		return r;
-	chunk_seal_use(f);
 	/* the background's part begins when the open has been answered */
-	return agreed_find(o) ? 0 : object_new_hash_job(o, &f->bytes, c->size, &f->hash_job);
+	if (r == 0)
+		r = chunked_reserve(f->bytes.chunks);
+	return r < 0 ? r : object_new_hash_job(o, f->bytes.chunks, &f->hash_job);
 }
 
 /* A copy that is in the cache needs no fetch. */
@@ -81,16 +80,8 @@ int by_index_fetch(struct fill *f, const struct chunks_file *c)
 
 	f->size = c->size;
 	f->copied = true;
-	if (r == -ENOENT && !is_in_directory(f->plan)) {
+	if (r == -ENOENT && !is_in_directory(f->plan))
 		r = sparse_open(f->plan, c, &f->bytes);
-		/* only the hash of the whole completes a sealed file: no seal without it */
-		if (r == 0 &&
-		    object_new_hash_job(f->object, &f->bytes, c->size, &f->hash_job) == 0 &&
-		    !chunk_seal_use(f)) {
-			hash_job_free(f->hash_job);
-			f->hash_job = NULL;
-		}
-	}
 	if (r < 0)
 		bytes_finish(&f->bytes);
 	return r;

@@ -78,7 +78,7 @@ void chunk_ahead_read(struct sparse *p, struct ahead_stream *s, struct chunk_beg
 	while (s->asked < s->far &&
 	       (chunked_is_verified(p->chunks, s->asked) || choice_find(p, s->asked)))
 		s->asked++;
-	if (chunked_is_here(p->chunks))
+	if (chunked_is_complete(p->chunks))
 		s->asked = n;
 	else
 		read_ahead(p, s, false, b);
@@ -115,7 +115,7 @@ static uint64_t read_into(struct object *o, const struct chunk_begun *before, ui
 	struct ahead_stream *s;
 	bool all = true;
 
-	if (p && !chunked_is_here(p->chunks)) {
+	if (p && !chunked_is_complete(p->chunks)) {
 		pthread_mutex_lock(&p->lock);
 		s = ahead_continue(&p->ahead, &before->stream, before->unit, beyond);
 		p->ahead.more = true;

@@ -73,25 +73,23 @@ static void note_bad(struct fill *f, const char *url)
 }
 
 /*
- * All chunks of the object are verified: starts hashing all of it; while it is probed, only makes
- * the hash job, which starts once the object has these bytes. 0 or -ENOMEM.
+ * All chunks of the object are verified: that is made known; while it is probed, once the object
+ * has these bytes. 0 or -ENOMEM.
  */
-static int begin_hash(struct fill *f)
+static int complete(struct fill *f)
 {
-	struct object *o = f->object;
-
 	f->complete = false;
 	if (f->what == FILL_ALL)
-		return object_new_hash_job(o, &f->bytes, f->sparse->file->size, &f->hash_job);
-	object_start_hash(o);
+		return object_new_hash_job(f->object, f->bytes.chunks, &f->hash_job);
+	object_start_hash(f->object);
 	return 0;
 }
 
-/* Chunk `i` of the fill is in the file: 0, or as chunked_fetched(). */
+/* Chunk `i` of the fill is in the file: 0, or as chunked_verify(). */
 static int verify(struct fill *f, uint64_t i)
 {
 	struct sparse *p = f->sparse;
-	int r = chunked_is_verified(p->chunks, i) ? 0 : chunked_fetched(p->chunks, i);
+	int r = chunked_is_verified(p->chunks, i) ? 0 : chunked_verify(p->chunks, i);
 
 	f->complete |= r == 1;
 	if (r >= 0)
@@ -178,7 +176,7 @@ static int check(struct get *g, const char *url)
 	}
 	plan_drop_mirrors(p->plan, plan_index(p->plan, url));
 	choice_served(p, url);
-	return f->complete ? begin_hash(f) : 0;
+	return f->complete ? complete(f) : 0;
 }
 
 /* Only the chunk that was wrong is still wanted: what is verified must not be written to again. */
@@ -314,7 +312,7 @@ static void fetch_chunks(struct fill *f)
 		release_settled(f);
 	}
 	if (f->first == f->end) {
-		leave(f, f->complete ? begin_hash(f) : 0);
+		leave(f, f->complete ? complete(f) : 0);
 		return;
 	}
 	f->began_us = now_us();
@@ -374,7 +372,7 @@ void chunk_fill_begin(struct fill *f)
 {
 	release_settled(f);
 	if (f->first == f->end)
-		end(f, f->complete ? begin_hash(f) : 0);
+		end(f, f->complete ? complete(f) : 0);
 	else
 		begin(f);
 }

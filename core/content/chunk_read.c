@@ -2,6 +2,7 @@
 #include "content/chunk_read.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -153,6 +154,8 @@ int chunk_compare(const struct chunked_bytes *b, struct chunk_slots *h, uint64_t
 
 	if (r == 0)
 		r = chunk_read(b, &c, part, &found);
+	if (r == 0 && h->index->hashed)
+		atomic_fetch_add(h->index->hashed, found.size);
 	if (r == 0)
 		r = memcmp(c.slot, found.sha256, SHA256_SIZE) != 0;
 	if (r == 0)

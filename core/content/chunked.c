@@ -1,11 +1,52 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "content/chunked.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "base/util.h"
 #include "cache/claims.h"
-#include "content/chunked_state.h"
+#include "content/chunk_read.h"
+
+/* chunk i has lock i % STRIPES: of two readers of a chunk, one waits while the other hashes it */
+#define STRIPES 16
+
+struct chunked {
+	const struct chunk_index *index;
+	const struct chunks_file *file;
+	struct chunked_bytes bytes;
+	const char *name;
+	uint64_t n_chunks;
+	const struct chunk_filler *filler; /* NULL: all are in the file */
+	void *filler_ctx;
+	_Atomic uint64_t left;	       /* chunks that are not verified */
+	_Atomic uint64_t doubts;       /* how often a chunk was found changed: chunked_doubt() */
+	atomic_bool told;	       /* chunked_completed() has returned true */
+	atomic_bool failed;	       /* a chunk had other bytes; logged */
+	atomic_bool bad;	       /* see chunked_fail() */
+	atomic_bool refused;	       /* there is no memory for a chunk; logged */
+	bool reserved;		       /* see chunked_reserve() */
+	_Atomic uint64_t counted;      /* of the budget, as tables */
+	pthread_mutex_t lock[STRIPES]; /* of each chunk, guards its tags until its bit is set */
+	struct chunk_slots slots;
+	atomic_uchar *claimed;	 /* as `verified`, behind it; set under the chunk's lock; */
+	atomic_uchar *doubted;	 /* and behind that, likewise: it was, once */
+	atomic_uchar verified[]; /* a bit for each chunk: it has its tags */
+};
+
+static bool chunk_bit(const atomic_uchar *bits, uint64_t i)
+{
+	return atomic_load_explicit(&bits[i / 8], memory_order_acquire) >> (i % 8) & 1;
+}
+
+/* Its lock is held, and it is not verified yet. 1: it was the last one. */
+static int set_verified(struct chunked *c, uint64_t i)
+{
+	atomic_fetch_or_explicit(&c->verified[i / 8], (unsigned char)(1 << (i % 8)),
+				 memory_order_release);
+	return atomic_fetch_sub(&c->left, 1) == 1;
+}
 
 int chunked_new(const struct chunk_index *index, const struct chunks_file *file,
 		const struct chunked_bytes *bytes, const char *name, struct chunked **ret)
@@ -47,7 +88,6 @@ void chunked_free(struct chunked *c)
 	if (c->filler)
 		c->filler->free(c->filler_ctx);
 	budget_give(c->index->budget, c->counted);
-	budget_drop(c->index->budget, c->charged);
 	free(c);
 }
 
@@ -67,7 +107,7 @@ static int take_tags(struct chunked *c, uint64_t i)
 {
 	struct budget *b = c->index->budget;
 
-	if (budget_try(b, chunk_tags_cost(c->file, i)))
+	if (c->reserved || budget_try(b, chunk_tags_cost(c->file, i)))
 		return 0;
 	if (atomic_exchange(&c->refused, true))
 		return error_again(-EFBIG, c->name, "its tables take more memory than the limit");
@@ -79,7 +119,8 @@ static int take_tags(struct chunked *c, uint64_t i)
 
 static void give_tags(struct chunked *c, uint64_t i)
 {
-	budget_give(c->index->budget, chunk_tags_cost(c->file, i));
+	if (!c->reserved)
+		budget_give(c->index->budget, chunk_tags_cost(c->file, i));
 }
 
 /* They stay until the end if the chunk was verified just now (r >= 0). */
@@ -87,8 +128,19 @@ static void keep_tags(struct chunked *c, uint64_t i, int r)
 {
 	if (r < 0)
 		give_tags(c, i);
-	else
+	else if (!c->reserved)
 		atomic_fetch_add(&c->counted, chunk_tags_cost(c->file, i));
+}
+
+int chunked_reserve(struct chunked *c)
+{
+	uint64_t cost = ((c->file->size - 1) / TAG_BLOCK + 1) * TAG_SIZE;
+
+	if (!budget_try(c->index->budget, cost))
+		return -EFBIG;
+	c->counted += cost;
+	c->reserved = true;
+	return 0;
 }
 
 void chunked_set_filler(struct chunked *c, const struct chunk_filler *filler, void *ctx)
@@ -127,28 +179,26 @@ bool chunked_is_complete(const struct chunked *c)
 	return atomic_load(&c->left) == 0;
 }
 
-bool chunked_is_here(const struct chunked *c)
+uint64_t chunked_count(const struct chunked *c)
 {
-	return atomic_load(&c->left) <= atomic_load(&c->sealed);
+	return c->n_chunks;
 }
 
-bool chunked_is_sealed(const struct chunked *c)
+size_t chunked_len(const struct chunked *c, uint64_t i)
 {
-	return atomic_load(&c->sealed) > 0;
+	return chunk_len(c->file, i);
 }
 
 uint64_t chunked_verified_bytes(const struct chunked *c)
 {
-	uint64_t sealed = atomic_load(&c->sealed);
-	uint64_t n = c->n_chunks + sealed - atomic_load(&c->left);
+	uint64_t n = c->n_chunks - atomic_load(&c->left);
 
 	return MIN(n * c->file->chunk_size, c->file->size); /* the last chunk may be shorter */
 }
 
 bool chunked_completed(struct chunked *c)
 {
-	return !c->filler && chunked_is_complete(c) && !atomic_load(&c->told) &&
-	       !atomic_exchange(&c->told, true);
+	return chunked_is_complete(c) && !atomic_load(&c->told) && !atomic_exchange(&c->told, true);
 }
 
 void chunked_unpinned(struct chunked *c)
@@ -284,10 +334,10 @@ static int verify(struct chunked *c, uint64_t i, const struct chunk_part *x)
 	/* what an earlier mount has left may be damaged, or not all there */
 	if (r == 1)
 		r = c->filler ? -EINPROGRESS : report_bad(c, i);
-	return r == 0 ? chunked_set_verified(c, i) : r;
+	return r == 0 ? set_verified(c, i) : r;
 }
 
-int chunked_fetched(struct chunked *c, uint64_t i)
+int chunked_verify(struct chunked *c, uint64_t i)
 {
 	const struct chunk_part none = { 0 };
 	bool there;
@@ -302,7 +352,7 @@ int chunked_fetched(struct chunked *c, uint64_t i)
 	if (r == 1)
 		r = -EBADMSG;
 	if (r == 0 && !there)
-		r = chunked_set_verified(c, i);
+		r = set_verified(c, i);
 	pthread_mutex_unlock(&c->lock[i % STRIPES]);
 	keep_tags(c, i, there ? -EALREADY : r);
 	return r;
@@ -331,10 +381,10 @@ int chunked_read(struct chunked *c, void *ret_buf, size_t n, uint64_t off)
 	return r < 0 ? r : there;
 }
 
-void chunked_hashed(struct chunked *c)
+void chunked_proven(struct chunked *c)
 {
 	if (c->filler)
-		c->filler->hashed(c->filler_ctx);
+		c->filler->proven(c->filler_ctx);
 }
 
 void chunked_fail(struct chunked *c)

@@ -2,13 +2,13 @@
 /*
  * Bytes of a local file that are verified chunk by chunk, by the chunk index (chunks.h), when they
  * are first read. A chunk that passed has the tags that it would have if all had been hashed at
- * once.
+ * once. When each has passed, from state to state, the sha256 of the whole is proven.
  *
  * The file may lack chunks: then it is filled by a filler, and what is there from before is used
  * once it passes.
  *
- * The sha256 of the whole is compared later (hash_job.h). Until then only the index says that what
- * was read is right.
+ * Chunks that nobody reads are verified later, if they are all there (hash_job.h). Until then only
+ * the index says that what was read is right.
  *
  * Threads: any.
  */
@@ -26,6 +26,7 @@ struct chunk_index {
 	struct chunks *chunks;
 	chunks_read_fn *read; /* any thread */
 	void *ctx;
+	_Atomic uint64_t *hashed; /* bytes of chunks, to be added to; or NULL */
 	struct budget *budget; /* counts what chunks take once they are verified; NULL: no limit */
 };
 
@@ -45,7 +46,7 @@ struct object_wait;
 struct chunk_filler {
 	/*
 	 * Has the first of the chunks [i, end) fetched that is not verified, and perhaps more: it
-	 * claims them, and calls chunked_fetched(). 0: all are verified; -EINPROGRESS: `wait` gets
+	 * claims them, and calls chunked_verify(). 0: all are verified; -EINPROGRESS: `wait` gets
 	 * the result; -ENOTCONN; -ENOMEM.
 	 */
 	int (*fetch)(void *ctx, uint64_t i, uint64_t end, struct object_wait *wait);
@@ -55,8 +56,8 @@ struct chunk_filler {
 	void (*unpinned)(void *ctx);
 	/* All chunks have been verified: called once, by a reader, before its read is answered. */
 	void (*complete)(void *ctx);
-	/* The whole has been hashed and is right. */
-	void (*hashed)(void *ctx);
+	/* The whole is proven. */
+	void (*proven)(void *ctx);
 	void (*free)(void *ctx);
 };
 
@@ -97,41 +98,24 @@ bool chunked_doubt(struct chunked *c, uint64_t off, uint64_t before);
 /* Are all chunks verified, by this mount? */
 bool chunked_is_complete(const struct chunked *c);
 
-/* Has no chunk to be fetched? They are verified, or have the tags of a seal. */
-bool chunked_is_here(const struct chunked *c);
+/* How many chunks there are; and bytes of chunk `i`. */
+uint64_t chunked_count(const struct chunked *c);
+size_t chunked_len(const struct chunked *c, uint64_t i);
 
 /* Bytes of chunks that are verified. */
 uint64_t chunked_verified_bytes(const struct chunked *c);
 
-/* The same as chunked_is_complete() of a file that lacked none, but true only once. */
+/*
+ * The same, but true only once: the caller makes known that the whole is proven. Its tags are those
+ * of all chunks.
+ */
 bool chunked_completed(struct chunked *c);
 
 /*
- * Takes the `tags` that an earlier mount has left, for each block of the file: a chunk that has
- * some (not all zero) is verified, as far as the budget allows. Called before the bytes are read.
- * Of a file with a filler, either all chunks are verified so, or none, if one has no tags or no
- * bytes any more; and each can be doubted until the whole was hashed. False: no tags were used.
+ * Counts the tags of all chunks now, so that none is refused for lack of memory. Before the bytes
+ * are read. 0 or -EFBIG.
  */
-bool chunked_use_tags(struct chunked *c, uint8_t (*tags)[TAG_SIZE]);
-
-/*
- * Compares the tags of a seal with `tags`, those that the hash of the whole has just made. Doubts
- * each chunk whose tags differ. True: some do, or a chunk is being fetched, so the hash says
- * nothing of the whole. False: all agree, and from now on every chunk is verified for good; or no
- * chunk has its tags from a seal.
- */
-bool chunked_doubt_sealed(struct chunked *c, uint8_t (*tags)[TAG_SIZE]);
-
-/* Has it chunks with the tags of a seal, and has the whole not agreed with them yet? */
-bool chunked_is_sealed(const struct chunked *c);
-
-/*
- * The tags of all chunks that are verified, zero for others; the caller frees them. NULL: none was
- * verified since the last call or chunked_use_tags(); it has a filler, and not all were verified by
- * this mount; one was verified by chunked_set_tags(); no memory. Not beside readers, unless all
- * chunks are verified.
- */
-uint8_t (*chunked_new_tags(struct chunked *c))[TAG_SIZE];
+int chunked_reserve(struct chunked *c);
 
 /* See unpinned(). */
 void chunked_unpinned(struct chunked *c);
@@ -149,10 +133,11 @@ bool chunked_claim(struct chunked *c, uint64_t i);
 void chunked_unclaim(struct chunked *c, uint64_t i);
 
 /*
- * Chunk `i` was written to the file by who claimed it: verifies it. 0; 1: likewise, and now all are
- * verified; -EBADMSG: other bytes (not logged); or the errors of chunked_read().
+ * Verifies chunk `i`, which is in the file, for no reader: the background, or who has just written
+ * what he claimed. 0; 1: likewise, and now all are verified; -EBADMSG: other bytes (not logged), or
+ * the file ends before it; or the errors of chunked_read().
  */
-int chunked_fetched(struct chunked *c, uint64_t i);
+int chunked_verify(struct chunked *c, uint64_t i);
 
 /* NULL-safe. */
 void chunked_free(struct chunked *c);
@@ -173,25 +158,13 @@ int chunked_span(const struct chunked *c, uint64_t off, size_t n, size_t *ret_n,
  */
 int chunked_read(struct chunked *c, void *ret_buf, size_t n, uint64_t off);
 
-/*
- * All bytes have passed the sha256 of the whole, and these are their tags: all chunks are verified.
- * -EBADMSG: a chunk that was verified before had other bytes. 0 otherwise.
- */
-int chunked_set_tags(struct chunked *c, uint8_t (*tags)[TAG_SIZE]);
+/* The whole is proven: its filler is told. */
+void chunked_proven(struct chunked *c);
 
-/*
- * Was each chunk compared with the index, now or by an earlier mount? chunked_set_tags() takes
- * those for verified that nobody has read, whatever the index says of them.
- */
-bool chunked_all_by_index(const struct chunked *c);
-
-/* The whole was hashed, and nothing is wrong. */
-void chunked_hashed(struct chunked *c);
-
-/* The whole has another sha256: from now on there are no bytes. */
+/* A chunk does not fit the index: from now on there are no bytes. */
 void chunked_fail(struct chunked *c);
 
-/* Has a chunk, or the whole, had other bytes? It was logged. */
+/* Has a chunk had other bytes? It was logged. */
 bool chunked_failed(const struct chunked *c);
 
 #endif

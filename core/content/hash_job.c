@@ -3,12 +3,10 @@
 
 #include <stdlib.h>
 
-#include "base/budget.h"
 #include "base/pace.h"
 #include "base/util.h"
 
-#define BLOCK MIB
-#define BLOCKS 4 /* in one step */
+#define STEP (4 * MIB) /* bytes of chunks in one step */
 /*
  * after a step during which somebody read, so many times as long: readers keep four fifths of a
  * core and of the disk
@@ -22,65 +20,49 @@ struct hash_job {
 	struct hash_job *next; /* in the queue */
 	struct task task;
 	struct cancel_hook hook;
-	struct hasher hasher;
-	char *block; /* once it has begun */
-	uint64_t done;
+	bool alone; /* it takes no turn: nothing is left to verify */
+	bool begun;
+	bool bad;		 /* a chunk did not fit */
+	uint64_t at;		 /* the next chunk */
 	uint64_t reads;		 /* when the last step ended */
 	int64_t read_ms, due_ms; /* when a read was last seen; when it no longer waits */
 };
 
-/* Bytes of the tags that it makes, beside those that readers check. */
-static uint64_t cost(const struct hash_job_options *o)
-{
-	return (o->size / TAG_BLOCK + 1) * TAG_SIZE;
-}
-
 int hash_job_new(const struct hash_job_options *options, struct hash_job **ret)
 {
-	struct hash_job *j;
-	int r = -ENOMEM;
+	struct hash_job *j = calloc(1, sizeof(*j));
 
-	if (!budget_try(options->budget, cost(options)))
-		return -EFBIG;
-	j = calloc(1, sizeof(*j));
-	if (j) {
-		j->o = *options;
-		r = hasher_begin(&j->hasher, options->tagger, true);
-	}
-	if (r < 0) {
-		budget_give(options->budget, cost(options));
-		free(j);
-		return r;
-	}
+	if (!j)
+		return -ENOMEM;
+	j->o = *options;
 	*ret = j;
 	return 0;
 }
 
 void hash_job_free(struct hash_job *j)
 {
-	if (!j)
-		return;
-	hasher_abort(&j->hasher);
-	budget_give(j->o.budget, cost(&j->o));
-	free(j->block);
 	free(j);
 }
 
-static int hash_block(struct hash_job *j)
+/* Verifies some chunks. 0, -ECANCELED, or why one could not be read. */
+static int verify_some(struct hash_job *j)
 {
-	size_t n = (size_t)MIN(BLOCK, j->o.size - j->done);
-	int r = source_pread(j->o.source, j->block, n, j->o.off + j->done);
+	uint64_t n = chunked_count(j->o.chunks), done = 0;
 
-	/* a file that ends too early was cut off since */
-	if (r == -ENODATA)
-		r = -EBADMSG;
-	if (r == 0)
-		r = hasher_feed(&j->hasher, j->block, n);
-	if (r == 0) {
-		j->done += n;
-		atomic_fetch_add(j->o.hashed, n);
+	while (done < STEP && j->at < n) {
+		int r = cancel_fired(j->o.cancel) ? -ECANCELED : 0;
+
+		if (r == 0 && !chunked_is_verified(j->o.chunks, j->at)) {
+			r = chunked_verify(j->o.chunks, j->at);
+			done += chunked_len(j->o.chunks, j->at);
+		}
+		/* the others are looked at: who reads one of them gets it */
+		j->bad |= r == -EBADMSG;
+		if (r < 0 && r != -EBADMSG)
+			return r;
+		j->at++;
 	}
-	return r;
+	return 0;
 }
 
 /* ---- the queue ---- */
@@ -101,6 +83,11 @@ void hash_job_start(struct hash_job *j)
 	struct hash_job_queue *q = j->o.queue;
 	bool now;
 
+	j->alone = chunked_is_complete(j->o.chunks);
+	if (j->alone) {
+		run(j);
+		return;
+	}
 	pthread_mutex_lock(&q->lock);
 	now = q->running < AT_ONCE;
 	q->running += now;
@@ -137,15 +124,13 @@ static void run_next(struct hash_job_queue *q)
 static bool end(struct hash_job *j, int r)
 {
 	struct hash_job_options o = j->o;
-	struct ingested in;
 
 	cancel_hook_remove(o.cancel, &j->hook);
 	task_finish(&j->task);
-	run_next(o.queue);
-	if (r == 0)
-		r = hasher_end(&j->hasher, &in);
+	if (!j->alone)
+		run_next(o.queue);
 	hash_job_free(j);
-	o.done(o.ctx, r, r == 0 ? &in : NULL);
+	o.done(o.ctx, r);
 	return false;
 }
 
@@ -172,25 +157,27 @@ static bool step(struct task *t)
 {
 	struct hash_job *j = container_of(t, struct hash_job, task);
 	int64_t began_ms = now_ms(), now;
-	int r = 0;
+	int r;
 
 	/* in a step: a hook that fires at once cannot end the task while it is being started */
-	if (!j->block) {
+	if (!j->begun) {
 		j->hook.fire = on_cancel;
 		cancel_hook_add(j->o.cancel, &j->hook);
-		j->block = malloc(BLOCK);
-		r = j->block ? 0 : -ENOMEM;
+		j->begun = true;
 	}
-	if (r == 0 && cancel_fired(j->o.cancel))
-		r = -ECANCELED;
-	if (r == 0 && gives_way(j, began_ms)) {
+	if (chunked_is_complete(j->o.chunks))
+		return end(j, 0);
+	if (cancel_fired(j->o.cancel))
+		return end(j, -ECANCELED);
+	if (gives_way(j, began_ms)) {
 		task_wake_at(t, MIN(j->due_ms, j->read_ms + pace.idle_ms));
 		return true;
 	}
-	for (int i = 0; i < BLOCKS && r == 0 && j->done < j->o.size; i++)
-		r = cancel_fired(j->o.cancel) ? -ECANCELED : hash_block(j);
-	if (r < 0 || j->done == j->o.size)
+	r = verify_some(j);
+	if (r < 0)
 		return end(j, r);
+	if (j->at == chunked_count(j->o.chunks))
+		return end(j, j->bad ? -EBADMSG : 0);
 	now = now_ms();
 	if (atomic_load(j->o.reads) != j->reads)
 		task_wake_at(t, now + MAX(MIN_PAUSE_MS, PAUSE * (now - began_ms)));

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Hashes a file in the background, while nobody reads, or in short steps: for objects whose bytes
- * are verified chunk by chunk until then. A few files at a time, whoever else is waiting.
+ * Verifies the chunks of a file that nobody has read yet, once each, in the background: while
+ * nobody reads, or in short steps. A few files at a time, whoever else is waiting. When all chunks
+ * are verified, it ends at once.
  */
 #ifndef CARTON_CONTENT_HASH_JOB_H
 #define CARTON_CONTENT_HASH_JOB_H
 
 #include "base/cancel.h"
 #include "base/event.h"
-#include "base/hasher.h"
-#include "base/source.h"
+#include "content/chunked.h"
 
-struct budget;
 struct hash_job;
 
 /*
@@ -25,26 +24,22 @@ struct hash_job_queue {
 };
 
 /*
- * Called once, on a worker. `in` (NULL on failure): its tags are the callee's. -ECANCELED: it was
- * stopped.
+ * Called once, on a worker. 0: all chunks are verified; -EBADMSG: some do not fit; -ECANCELED: it
+ * was stopped; or why one could not be read, after which no other was.
  */
-typedef void hash_done_fn(void *ctx, int result, struct ingested *in);
+typedef void hash_done_fn(void *ctx, int result);
 
 struct hash_job_options {
-	struct source *source; /* a local one, which outlives it, and where the bytes are in it */
-	uint64_t off, size;
-	const struct tagger *tagger;
+	struct chunked *chunks; /* outlives it */
 	struct events *events;
 	struct cancel *cancel;
 	struct hash_job_queue *queue;  /* outlives it */
-	struct budget *budget;	       /* counts its tags; NULL: no limit */
 	const _Atomic uint64_t *reads; /* grows with each read that somebody waits for */
-	_Atomic uint64_t *hashed;      /* bytes, to be added to */
 	hash_done_fn *done;
 	void *ctx;
 };
 
-/* Not started. 0, -ENOMEM, or -EFBIG: its tags would be over the budget. */
+/* Not started. 0 or -ENOMEM. */
 int hash_job_new(const struct hash_job_options *options, struct hash_job **ret);
 
 /* It begins in its turn, ends and frees itself. */

@@ -4,11 +4,10 @@
  *
  *	chunk_read	reads, hashes and tags a chunk
  *	chunked		bytes that are verified as they are read
- *	chunked_tags	the tags of its chunks, of a seal or of the whole
  *	ahead		how far ahead of their readers chunks are fetched
  *	disk_ahead	reads local files from the disk ahead of their readers
  *	bytes		verified bytes, and reading them
- *	hash_job	hashes these in the background
+ *	hash_job	verifies their chunks in the background
  *	late		content of which only the git id is known
  *	keep		how long copies are kept: the idle list, the budget for memory, seals
  *	waits		who waits for a fill of an object, and until when
@@ -19,7 +18,7 @@
  *	run		which small entries are fetched together
  *	fill		an attempt to get bytes of an object: its beginning and its end
  *	object		who has it pinned
- *	hash		what hashing it in the background shows
+ *	hash		what verifying all chunks of it shows
  *	span		fetches small entries together
  *	entry_part	the header of an entry, or all of it, which is decoded
  *	get		gets bytes from the network
@@ -72,7 +71,6 @@ struct object {
 	atomic_bool no_chunks;	 /* or it could not be hashed: the next open hashes all of it */
 	atomic_bool wanted;	 /* somebody will certainly open it, see object_want() */
 	atomic_bool doubted;	 /* there is a note of that, see doubt_keep() */
-	atomic_bool agreed;	 /* its hash is known to agree with the index, see agreed_keep() */
 	atomic_bool named;	 /* this mount has noted its name, see name_keep() */
 	_Atomic(struct object *) next, before; /* opened after and before it: object_follow() */
 	_Atomic uint64_t in_order; /* bytes that the last reader has read so, of it or before it */
@@ -166,14 +164,19 @@ int fill_verify(struct fill *f, struct stream *in, struct ingested *ret);
 /* ---- hash.c ---- */
 
 /*
- * What hashes the `size` bytes at `at`, all of the object, in the background: hash_job_start()
- * begins. As hash_job_new().
+ * What verifies the chunks that are left in the background, for an object that has a pin for it by
+ * then: hash_job_start() begins. 0 or -ENOMEM.
  */
-int object_new_hash_job(struct object *o, const struct bytes *at, uint64_t size,
-			struct hash_job **ret);
+int object_new_hash_job(struct object *o, struct chunked *chunks, struct hash_job **ret);
 
-/* All chunks of a pinned object are verified: hashes all of it in the background. */
+/* All chunks of a pinned object are verified, as a worker makes known. */
 void object_start_hash(struct object *o);
+
+/*
+ * If all chunks have passed, from state to state, in this mount: that is the sha256 of the whole.
+ * The object is verified then, sealed, and a cache entry if it was fetched. Once.
+ */
+void object_proven(struct object *o);
 
 /* Adds a pin that no reader has, but a fill of chunks or the hash of the whole. */
 void object_pin_for_fill(struct object *o);
@@ -226,34 +229,8 @@ void seal_drop(const struct object *o);
 void name_keep(struct object *o);
 
 /*
- * The seal of chunks has the tags of those that were verified. Its name is made of the hashes of
- * the object and of the index, as only the index says that these chunks are right.
- *
- * Takes the tags that an earlier mount has left for those of verified chunks. False: it took none.
- */
-bool chunk_seal_use(struct fill *f);
-
-/* Writes the seal, if chunks were verified since. Not beside readers, unless all are verified. */
-void chunk_seal_keep(struct object *o);
-
-/*
- * All chunks of it were read, perhaps by now: they are sealed, as the whole if its hash agrees with
- * the index.
- */
-void chunks_complete(struct object *o);
-
-/*
- * The whole was hashed, and is right: if all its chunks were compared with the index, too, a note
- * of that spares the whole for other mounts, whose chunks are compared with the same index. The
- * second looks for it, and sets o->agreed.
- */
-void agreed_keep(const struct object *o);
-bool agreed_find(struct object *o);
-
-/*
- * Leaves a note that the whole is another file than the chunk index says, for later mounts, which
- * open it at once otherwise: wherever the bytes come from, the index's word is not enough. Best
- * effort.
+ * Leaves a note that a chunk did not fit the index, for later mounts, which open it at once
+ * otherwise: wherever the bytes come from, the word of this index is not enough. Best effort.
  */
 void doubt_keep(struct object *o);
 

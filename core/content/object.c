@@ -319,6 +319,7 @@ static void run_ahead(struct job *job)
 
 	if (!cancel_fired(&o->store->stop) && !chunked_failed(o->bytes.chunks))
 		bytes_verify(&o->bytes, j->at);
+	object_proven(o);
 	atomic_fetch_sub(&o->n_ahead, 1);
 	object_put(o);
 	free(j);
@@ -366,8 +367,9 @@ int object_read(struct object *o, void *ret_buf, size_t n, uint64_t off, bool no
 	r = bytes_read(&o->bytes, o->store->tagger, o->size, ret_buf, n, off, nowait);
 	if (r == 0 && o->bytes.chunks) {
 		chunked_was_read(o->bytes.chunks, off, n);
-		if (chunked_completed(o->bytes.chunks))
-			chunks_complete(o);
+		/* what was fetched is moved to its name by a worker */
+		if (!chunked_filler(o->bytes.chunks))
+			object_proven(o);
 	}
 	if (r == -EBADMSG && atomic_exchange(&o->read_failed, true)) {
 		error_again(r, object_name(o), "is damaged, as was found before");
@@ -381,6 +383,8 @@ int object_read(struct object *o, void *ret_buf, size_t n, uint64_t off, bool no
 					   ", or is a bad copy of what was" :
 					   "",
 				   (unsigned long long)off);
+		else
+			doubt_keep(o);
 		seal_drop(o);
 		if (o->copied)
 			drop_cached(o);

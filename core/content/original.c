@@ -218,7 +218,7 @@ static void original_get_bytes(struct fill *f)
 	else if (!c || use_index(f, c) < 0)
 		/* where that failed, hashing all says why */
 		get_all(f);
-	else if (!chunked_filler(f->bytes.chunks) || !f->plan->link || f->hash_job)
+	else if (!chunked_filler(f->bytes.chunks) || !f->plan->link)
 		fill_done(f, 0);
 	else
 		chunk_fill_probe(f, probed);

@@ -54,7 +54,7 @@ static void was_read(void *ctx, uint64_t i, uint64_t end)
 	struct chunk_begun begun = { 0 };
 
 	if (!o->store->options.fetch || cancel_fired(&o->store->stop) ||
-	    (chunked_is_here(p->chunks) && !atomic_load(&o->next)))
+	    (chunked_is_complete(p->chunks) && !atomic_load(&o->next)))
 		return;
 	/* another read of the stream sees to it */
 	if (pthread_mutex_trylock(&p->lock) != 0)

@@ -3,8 +3,7 @@
  * A large object of which only those chunks are fetched that are read, into a file of the cache
  * (room.h): a Stored entry of a remote carton, or what LINKS names. All processes that have the
  * same index of it fill this file together, and the next mount finds what is there, chunk by chunk,
- * by its hash, or all of it by a seal. When all is there and has the right hash, it becomes a cache
- * entry.
+ * by its slot. When one of them has verified all chunks, it becomes a cache entry, with a seal.
  *
  * Bytes are in the file before they are hashed, by any of these processes. One that was stopped
  * while it had a claim, whose chunk others have fetched meanwhile, writes what its server sends
@@ -12,8 +11,9 @@
  * bytes, who has verified the chunk has its tags: each read compares them, in the buffer that the
  * reader gets. The first time it then doubts the chunk (chunked_doubt()), which is looked at and
  * fetched as if it had not been verified; the second time, or once all chunks are verified, it
- * fails (-EBADMSG). A process that has not verified the chunk hashes it before the first read, or
- * has its tags from a seal. So wrong bytes never get out, and no claim is needed for that.
+ * fails (-EBADMSG). A process that has not verified the chunk hashes it before the first read. So
+ * wrong bytes never get out, and no claim is needed for that; nor from the entry, as its seal has
+ * the tags of what was verified.
  *
  * Chunks come from the places of the object's plan (chunk_fill.h), those that a reader wants and
  * those ahead of readers who go on in order (chunk_ahead.h).

@@ -211,22 +211,10 @@ void object_store_stop(struct object_store *s)
 	pthread_mutex_unlock(&s->lock);
 }
 
-/*
- * Keeps the seals of chunks before any object is freed: the name of a seal is made of the sha256 of
- * two objects, the file and the index.
- */
-static void keep_chunk_seals(struct object_store *s)
-{
-	for (size_t i = 0; s->buckets && i < s->n_buckets; i++)
-		for (struct object *o = s->buckets[i]; o; o = o->next_hash)
-			chunk_seal_keep(o);
-}
-
 void object_store_free(struct object_store *s)
 {
 	if (!s)
 		return;
-	keep_chunk_seals(s);
 	for (size_t i = 0; s->buckets && i < s->n_buckets; i++)
 		while (s->buckets[i]) {
 			struct object *o = s->buckets[i];

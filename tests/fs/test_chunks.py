@@ -5,7 +5,6 @@ import contextlib
 import errno
 import functools
 import hashlib
-import hmac
 import json
 import os
 import random
@@ -142,11 +141,12 @@ def test_opens_and_reads_before_all_is_hashed(big_indexed, mount, who):
         assert m.do(pread, m / 'model/big', 100, BIG - 4) == b'last'
 
 
-def test_bad_chunk(big_indexed, mount_fg):
+def test_bad_chunk(big_indexed, mount_fg, cache):
     """One that is bad is an error for who reads it, and a SIGBUS for who has it mapped; others are not."""
     path, begin = big_indexed
     overwrite(path, begin + 7 * CHUNK + 5, b'x')
-    with mount_fg(path, *UNSEALED) as m:
+    # what it notes of this file is not for others
+    with mount_fg(path, *UNSEALED, *cache.options) as m:
         assert pread(m / 'model/big', 5, 0) == b'first'
         with pytest.raises(OSError) as e:
             pread(m / 'model/big', 1, 7 * CHUNK + 5)
@@ -191,33 +191,31 @@ def hashed(m):
     return json.loads(m.read('.cartonfs/status.json'))['hashed_bytes']
 
 
-@pytest.mark.parametrize('unpacked', [False, True], ids=['stored', 'unpacked'])
-def test_seal_of_chunks(work, mount, mount_fg, cache, unpacked):
-    """
-    A mount that ends before the whole is hashed leaves a seal of those chunks that it has read: a later one compares
-    their bytes with that, and hashes the others.
-    """
+@pytest.mark.parametrize('readers', ['nobody', 'some', 'all'])
+def test_hashed_once(work, mount, readers):
+    """Chunk by chunk, whoever does it, readers or the background: that proves the whole, which is not hashed again."""
+    with mount(indexed().write(work / 'm.carton'), *UNSEALED) as m:
+        before = hashed(m)
+        with open(m / 'model/large', 'rb', buffering=0) as f:
+            for i in {'nobody': (), 'some': (4, 1), 'all': range(6)}[readers]:
+                assert os.pread(f.fileno(), 4000, i * CHUNK) == LARGE[i * CHUNK:][:4000]
+            eventually('all of it is hashed', whole_is_hashed(m))
+            assert m.state('model/large') == 'verified' and hashed(m) - before == len(LARGE)
+            assert f.read() == LARGE
+        assert hashed(m) - before == len(LARGE)
+
+
+def test_no_seal_before_all_chunks(work, mount, cache):
+    """A mount that ends before leaves nothing that later ones would believe of the whole, or of a chunk."""
     c = indexed()
-    if unpacked:
-        source = c.unpack(work / 'unpacked')
-        path, begin = os.path.join(source, 'model/large'), 0
-    else:
-        source = path = c.write(work / 'm.carton')
-        begin = c.placed['model/large'].data
-    # unless the machine is slow: then the whole is hashed, and damage of any chunk is a change, too
-    with mount(source, *cache.options) as m:
+    path = c.write(work / 'm.carton')
+    with mount(path, *cache.options) as m:      # unless the machine is slow: then it is a seal of all
         assert pread(m / 'model/large', 100, 2 * CHUNK) == LARGE[2 * CHUNK:][:100]
-    assert len(cache.seals()) == 1
-    sealed = set(cache.seals()) == {hashlib.sha256(LARGE).hexdigest()}
-    for i in 3, 2:
-        overwrite(path, begin + i * CHUNK + 7, b'damaged')
-        with mount_fg(source, *cache.options) as m:
-            assert pread(m / 'model/large', 100, 0) == LARGE[:100]
-            assert errno_of(pread, m / 'model/large', 100, i * CHUNK) == errno.EIO
-            assert ('changed on disk' if i == 2 or sealed else 'do not have the sha256') in m.log()
-        overwrite(path, begin + i * CHUNK + 7, LARGE[i * CHUNK + 7:][:7])
-        with mount(source, *cache.options) as m:    # it heals, and what is sealed then is right
-            assert m.read('model/large') == LARGE
+        sealed = len(cache.seals())
+    assert len(cache.seals()) == sealed and notes(cache) == []
+    overwrite(path, c.placed['model/large'].data + 2 * CHUNK + 7, b'damaged')
+    with mount(path, *cache.options) as m:
+        assert errno_of(pread, m / 'model/large', 100, 2 * CHUNK) == errno.EIO
 
 
 def test_all_chunks_are_sealed_at_once(work, mount_fg, cache):
@@ -233,12 +231,12 @@ def test_all_chunks_are_sealed_at_once(work, mount_fg, cache):
         m.ended = True
     for i in range(5):
         overwrite(path, c.placed['model/large'].data + i * CHUNK + 7, b'damaged')
-    with mount_fg(path, *cache.options) as m:
+    with mount_fg(path, *cache.options) as m, open(m / 'model/large', 'rb', buffering=0) as f:
         for i in range(5):
-            assert errno_of(pread, m / 'model/large', 100, i * CHUNK) == errno.EIO
+            assert errno_of(os.pread, f.fileno(), 100, i * CHUNK) == errno.EIO
         assert 'changed on disk' in m.log() and 'do not have the sha256' not in m.log()
         # the rest was not changed
-        assert pread(m / 'model/large', 4000, 5 * CHUNK) == LARGE[5 * CHUNK:][:4000]
+        assert os.pread(f.fileno(), 4000, 5 * CHUNK) == LARGE[5 * CHUNK:][:4000]
 
 
 @pytest.mark.parametrize('honest', ['index', 'none'])
@@ -264,120 +262,23 @@ def read_by_parts_of(m):
     return got if isinstance(got, dict) else {0: got}
 
 
-# ---- a note that the whole agrees with its chunks ----
-
-def agreed(work, mount, cache):
-    """A carton whose file was hashed whole in the background, by a mount with that cache."""
-    c = indexed()
-    path = c.write(work / 'm.carton')
-    with mount(path, *cache.options) as m:
-        assert m.read('model/large') == LARGE
-        eventually('all of it is hashed', whole_is_hashed(m))
-        assert m.state('model/large') == 'verified'
-    assert set(cache.seals()) == {hashlib.sha256(LARGE).hexdigest()} and len(notes(cache)) == 1
-    return path, c
-
-
-def test_no_agreement_on_what_nobody_compared(work, mount, cache):
+def test_lie_of_a_chunk_that_nobody_reads(work, mount, cache):
     """
-    An index that lies of a chunk which nobody reads while the carton is whole: the chunk it means comes later. The
-    hash of the whole has said nothing of that index.
+    The background looks at it, so it is found. The file is right, as the next open sees, and a later mount hashes it
+    before it opens, or has the seal of that.
     """
     at = AT // CHUNK * CHUNK
-    other = LARGE[:AT] + EVIL + LARGE[AT + len(EVIL):]
-    lie = chunkindex.index_of([(hashlib.sha256(LARGE).digest(), len(LARGE), CHUNK, chunkindex.states(other))])
-    c = carton_of(lie)
-    path = c.write(work / 'm.carton')
+    states = [*STATES[:at // CHUNK], bytes(32), *STATES[at // CHUNK + 1:]]
+    path = carton_of(one(slots=states)).write(work / 'm.carton')
     with mount(path, *cache.options) as m:
-        assert pread(m / 'model/large', 100, at - CHUNK) == LARGE[at - CHUNK:][:100]
-        eventually('all of it is hashed', whole_is_hashed(m))
-        assert m.state('model/large') == 'verified' and notes(cache) == []
-    overwrite(path, c.placed['model/large'].data + AT, EVIL)
-    with mount(path, *cache.options) as m:      # the seal tells, and is dropped
-        assert errno_of(pread, m / 'model/large', 100, AT) == errno.EIO
-    assert hashlib.sha256(LARGE).hexdigest() not in cache.seals()
+        with open(m / 'model/large', 'rb', buffering=0) as f:
+            assert os.pread(f.fileno(), 100, at - CHUNK) == LARGE[at - CHUNK:][:100]
+            eventually('all of it is hashed', whole_is_hashed(m))
+            assert m.state('model/large') == 'corrupt' and len(notes(cache)) == 1 and not cache.seals()
+        eventually('it can be read', lambda: m.error('model/large') == '')
+        assert m.read('model/large') == LARGE and m.state('model/large') == 'verified'
     with mount(path, *cache.options) as m:
-        with contextlib.suppress(OSError):      # unless it shows before this is answered
-            m.read('model/large')
-        eventually('all of it is hashed', whole_is_hashed(m))
-        assert m.state('model/large') == 'corrupt'
-    assert hashlib.sha256(LARGE).hexdigest() not in cache.seals()
-
-
-def test_agreed(work, mount, cache):
-    """The whole is not hashed again, where only the note is left: who has read all chunks has the file verified."""
-    path, _ = agreed(work, mount, cache)
-    for seal in cache.seals().values():
-        seal.unlink()
-    with mount(path, *cache.options) as m:
-        assert m.read('model/large') == LARGE
-        assert m.state('model/large') == 'verified' and hashed(m) < CHUNK
-    with mount(path, *cache.options) as m:
-        assert m.read('model/large') == LARGE
-        assert m.state('model/large') == 'sealed'
-
-
-def test_agreed_is_of_the_index(work, mount, cache):
-    """It spares the hash of the whole, not that of a chunk."""
-    path, c = agreed(work, mount, cache)
-    for seal in cache.seals().values():
-        seal.unlink()
-    overwrite(path, c.placed['model/large'].data + AT, EVIL)
-    with mount(path, *cache.options) as m:
-        got = read_by_parts(m / 'model/large')
-        assert [(off, data) for off, data in got.items() if data not in (LARGE[off:off + 4096], errno.EIO)] == []
-        assert {got[off] for off in range(AT // CHUNK * CHUNK, (AT // CHUNK + 1) * CHUNK, 4096)} == {errno.EIO}
-
-
-@pytest.mark.parametrize('name', ['of another key', 'sha256', 'unkeyed', 'old key'])
-def test_forged_agreement(work, mount, cache, name):
-    """Whoever does not have the key of the source makes no note that spares a hash: a lie is found as ever."""
-    sha = hashlib.sha256(OTHER).digest()
-    lie = chunkindex.index_of([(sha, len(LARGE), CHUNK, chunkindex.states(LARGE))])
-    path = carton_of(lie, sha=sha.hex()).write(work / 'lie.carton')
-    both = sha + hashlib.sha256(lie).digest()
-    text = b'the whole agrees with its chunks'
-    agreed(work, mount, cache)
-    right = notes(cache)[0]
-    if name == 'sha256':
-        names = [hashlib.sha256(x).hexdigest() for x in (both, text + both, text + b'\0' + both, sha)]
-    elif name == 'unkeyed':
-        names = [hmac.digest(key, both, 'sha256').hex() for key in (b'', bytes(32), text, sha)]
-    else:       # another key has made it, if for the right pair
-        names = [right.name]
-        os.unlink(environment()['XDG_STATE_HOME'] + '/cartonfs/cache.key')
-        for seal in cache.seals().values():
-            seal.unlink()
-        if name == 'of another key':
-            path = work / 'm.carton'
-    for x in names:
-        (cache.path / 'v1/notes' / x).write_bytes(right.read_bytes() if x != right.name else text)
-    with mount(path, *cache.options) as m:
-        with contextlib.suppress(OSError):      # unless it shows before this is answered
-            assert m.read('model/large') == LARGE
-        eventually('all of it is hashed', whole_is_hashed(m))
-        assert m.state('model/large') == ('corrupt' if path != work / 'm.carton' else 'verified')
-        eventually('the whole is hashed', lambda: hashed(m) >= len(LARGE))
-
-
-def test_seal_for_an_agreement(work, mount, cache):
-    """The seal that an index which lies has got of its chunks, copied to the notes, says nothing of the whole."""
-    sha = hashlib.sha256(OTHER).digest()
-    lie = chunkindex.index_of([(sha, len(LARGE), CHUNK, chunkindex.states(LARGE))])
-    path = carton_of(lie, sha=sha.hex()).write(work / 'lie.carton')
-    for _ in range(5):
-        with mount(path, *cache.options) as m:
-            assert pread(m / 'model/large', 100, 0) == LARGE[:100]
-        if cache.seals():
-            break
-        shutil.rmtree(cache.path)       # the machine was slow: the whole was hashed
-    [seal] = cache.seals().values()
-    (cache.path / 'v1/notes' / seal.name).write_text('the whole agrees with its chunks')
-    with mount(path, *cache.options) as m:
-        with contextlib.suppress(OSError):      # unless it shows before this is answered
-            assert m.read('model/large') == LARGE
-        eventually('all of it is hashed', whole_is_hashed(m))
-        assert m.state('model/large') == 'corrupt'
+        assert m.read('model/large') == LARGE and m.state('model/large') == 'sealed'
 
 
 def test_unpacked(work, mount):
@@ -492,9 +393,9 @@ def test_forged_note(work, mount, cache, text):
         assert m.read('model/large') == LARGE
         eventually('all of it is hashed', whole_is_hashed(m))
         assert m.state('model/large') == 'verified'
-    # what is no note at all does nothing: the whole is hashed in the background, and leaves one that it agrees
+    # what is no note at all does nothing
     nothing = text is None or len(text) > 1000
-    assert (note in notes(cache)) == nothing and len(notes(cache)) == 2 * nothing
+    assert notes(cache) == ([note] if nothing else [])
     if text is None:
         note.rmdir()
 

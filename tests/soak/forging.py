@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kinds with forgeries: seals, chunk indexes and MANIFESTs that somebody else has made, and chunks that go bad."""
-import os
+import errno
 import shutil
 import struct
 import time
@@ -10,8 +10,8 @@ import chunkindex
 import harness
 from damaging import Entries, Sealed, Stored
 from harness import eventually
-from origin import MIB, Cache, digest
-from soaking import Kind, Reader, bytes_of, other_bytes, state, status
+from origin import MIB, Cache, digest, errno_of
+from soaking import Kind, bytes_of, other_bytes, state
 from zipwriter import Carton
 
 
@@ -122,13 +122,14 @@ class SealCopies(Sealed):
 
 class IndexLies(Kind):
     """
-    An index that MANIFEST vouches for says the hashes of other bytes, which are in the carton. Chunks that agree
-    with it are read, until all of the file was hashed: from then on nobody gets them, in any mount. A second
-    carton with the same files, in a mount with the same cache, is honest, and costs no error.
+    An index that MANIFEST vouches for has the states of other bytes, which are in the carton; only the last chunk does
+    not fit. The others are read, until all of the file was looked at: from then on nobody gets them, in any mount with
+    that cache. A second carton with the same files, in a mount with the same cache, is honest, and costs no error.
     """
     round_s = 2.0
     sizes = [2 * MIB, 2 * MIB + 1, 2 * MIB + 1, 2 * MIB]
     READ_S = 0.3                # the whole is hashed once nobody has read for half a second
+    known = False
 
     def setup(self):
         for i, size in enumerate(self.sizes):
@@ -156,6 +157,7 @@ class IndexLies(Kind):
         """What was found out is remembered in some rounds; some end before anything is hashed."""
         if self.rounds % 3 == 0:
             shutil.rmtree(self.cache.path, ignore_errors=True)
+            self.known = False
         self.rest_at = time.monotonic() + self.READ_S if self.rounds % 3 else float('inf')
 
     keep_cache = True
@@ -166,13 +168,14 @@ class IndexLies(Kind):
     def right(self, i, path, off, got):
         if super().right(i, path, off, got):
             return True
-        return i == 0 and got == self.lies[path][off:off + len(got)] and self.before == 'chunks'
+        return (i == 0 and got == self.lies[path][off:off + len(got)] and not self.known and
+                self.before in ('chunks', 'corrupt'))
 
     def may_fail(self, name, i, path):
         return name == 'EIO' and i == 0 and path != 'model/0'
 
     def between(self, rng):
-        """Lets all of the files be hashed."""
+        """Lets all of the files be looked at."""
         if time.monotonic() < self.rest_at:
             return
         self.pause()
@@ -181,6 +184,11 @@ class IndexLies(Kind):
             return [state(f'{self.mounts[0].where}/{p}') for p in self.content if p != 'model/0']
         eventually('the whole is hashed', lambda: 'chunks' not in states(), 60)
         self.count('effect', states().count('corrupt'))
+        for path in self.content:
+            if path != 'model/0':
+                eventually('it is no longer read', lambda path=path: errno_of(
+                    chunkindex.pread, f'{self.mounts[0].where}/{path}', 1, 0) == errno.EIO, 60)
+        self.known = True
         self.rest_at = time.monotonic() + self.READ_S
         self.going[0] = 1
 
@@ -251,12 +259,12 @@ class Manifest(Stored):
         return Kind.change(self, rng)
 
 
-# ---- chunks of the cache that go bad once ----
+# ---- chunks that were left in the cache ----
 
-class Doubts(Entries):
+class LeftChunks(Entries):
     """
-    Chunks that an earlier mount has fetched and sealed are changed in the cache, each once: they are fetched again,
-    and no reader gets an error.
+    Chunks that an earlier mount has fetched are changed in the cache before a later one reads them: they are fetched
+    again, and no reader gets an error.
     """
     errors, hurts, keep_cache, index = set(), False, True, True
     n_mounts, round_s = 1, 1.2
@@ -268,15 +276,30 @@ class Doubts(Entries):
     def add(self, i, path, data):
         self.carton.link(path, data, self.origin.put(path, data))
 
-    def prime(self):
-        """All chunks are read, and the mount ends before the whole is hashed."""
-        shutil.rmtree(self.cache.path, ignore_errors=True)
+    def read(self, n):
+        """Reads so many bytes of each file; what is noted beside their partials then."""
         m = self.mounts[0]
         m.start()
         for path, data in self.content.items():
-            assert harness.read_file(f'{m.where}/{path}') == data
+            assert chunkindex.pread(f'{m.where}/{path}', n, 0) == data[:n]
+        if n >= max(map(len, self.content.values())):
+            eventually('all is published', lambda: {digest(d) for d in self.content.values()} <= set(self.cache.objects()), 60)
         assert m.stop() == 0
-        return len(self.partials()) == len(self.content) == len(self.cache.seals())
+        return {p: p.read_bytes() for p in self.cache.path.glob('v1/partials/*') if p.suffix}
+
+    def prime(self):
+        """All chunks are there, under the names of files that are not complete, and without seals."""
+        shutil.rmtree(self.cache.path, ignore_errors=True)
+        beside = self.read(100)
+        self.read(max(map(len, self.content.values())))
+        for data in self.content.values():
+            partial = self.cache.path / 'v1/partials' / chunkindex.partial_name(data)
+            self.cache.objects()[digest(data)].rename(partial)
+            partial.chmod(0o600)
+        for path, data in beside.items():
+            path.write_bytes(data)
+        for seal in self.cache.seals().values():
+            seal.unlink()
 
     def partials(self):
         names = {chunkindex.partial_name(d): d for d in self.content.values()}
@@ -284,7 +307,7 @@ class Doubts(Entries):
 
     def begin(self, rng):
         if not (self.where / 'primed').exists():
-            eventually('all is sealed by chunks', self.prime, 120)
+            self.prime()
             shutil.copytree(self.cache.path, self.where / 'primed', symlinks=True)
         shutil.rmtree(self.cache.path)
         shutil.copytree(self.where / 'primed', self.cache.path, symlinks=True)
@@ -293,26 +316,6 @@ class Doubts(Entries):
                 at = i * chunkindex.CHUNK + rng.randrange(chunkindex.CHUNK)
                 overwrite(path, at, other_bytes(data[at:at + 1]))
                 self.count('effect')
-        self.rested = rng.random() < 0.5
-
-    def between(self, rng):
-        """In some rounds the whole is hashed before anybody has read, and read by who had it open."""
-        if self.rested:
-            return
-        self.rested = True
-        self.pause()
-        fds = {path: os.open(f'{self.mounts[0].where}/{path}', os.O_RDONLY) for path in self.content}
-        size = sum(map(len, self.content.values()))
-        eventually('the whole is hashed', lambda: status(self, 0)['hashed_bytes'] >= size, 60)
-        self.going[0] = 1
-        reader = Reader(self, rng)
-        for path, fd in fds.items():
-            try:
-                for _ in range(40):
-                    reader.dropped(0, fd, path, self.content[path])
-            except OSError as e:
-                self.note('unexpected', f'{e.strerror}: {path}, after it was hashed')
-            os.close(fd)
 
     def change(self, rng):
         return Kind.change(self, rng)
@@ -320,5 +323,5 @@ class Doubts(Entries):
 
 KINDS = {
     'seals': Seals, 'seal-copies': SealCopies, 'index-lies': IndexLies, 'index-forged': IndexForged,
-    'manifest': Manifest, 'doubts': Doubts,
+    'manifest': Manifest, 'left-chunks': LeftChunks,
 }

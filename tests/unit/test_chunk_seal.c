@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a mount has found out of chunks, for later ones: seals, that the whole agrees, that the index
- * lies. Each is of one file and of one index.
+ * What a mount has found out of chunks, for later ones: a seal of the whole once all have passed, and
+ * that the index lies, which is of one file and of one index.
  */
 #include "cached_help.h"
 #include "content/internal.h"
@@ -92,11 +92,6 @@ static void two_free(struct two *t)
 	free(t);
 }
 
-static bool is_verified(const struct box_item *item, uint64_t i)
-{
-	return chunked_is_verified(item->object->bytes.chunks, i);
-}
-
 static void open_chunked(const struct box_item *item)
 {
 	assert_int_equal(get(item->object), 0);
@@ -110,123 +105,80 @@ static enum object_state state_at_end(struct object *o)
 	return object_state(o);
 }
 
-/* Reads chunk 1 of `a`, and leaves its seal. */
-static void seal_a(struct cached *e, const char *a)
+static bool has_seal(const struct two *t, const struct box_item *item)
 {
-	struct two *t = two_new(e, a, NULL);
-	char out[1000];
+	uint8_t(*tags)[TAG_SIZE];
+
+	if (cache_seal_get(t->box->store->options.cache, item->sha256, SIZE, &tags) < 0)
+		return false;
+	free(tags);
+	return true;
+}
+
+/* The last chunk that passes, whoever reads it, proves the whole: it is sealed then, not before. */
+static void test_seal_of_all_chunks(void **state)
+{
+	struct two *t = two_new(*state, NULL, NULL);
 
 	hold_background(t);
 	open_chunked(t->a);
-	assert_false(is_verified(t->a, 1));
-	assert_int_equal(object_read(t->a->object, out, sizeof(out), CHUNK, false), 0);
-	assert_memory_equal(out, (a ? a : t->a->data) + CHUNK, sizeof(out));
+	for (uint64_t i = 0; i < 5; i++) {
+		assert_true(reads_right(t->a, 1000, i * CHUNK, false));
+		assert_int_equal(object_state(t->a->object), OBJECT_CHUNKED);
+		assert_false(has_seal(t, t->a));
+	}
+	assert_true(reads_right(t->a, 77, 5 * CHUNK, false));
+	assert_int_equal(object_state(t->a->object), OBJECT_VERIFIED);
+	assert_true(has_seal(t, t->a) && !has_seal(t, t->b));
 	object_put(t->a->object);
 	two_free(t);
-}
-
-static void test_seal_is_of_the_file(void **state)
-{
-	struct two *t;
-
-	seal_a(*state, NULL);
 	t = two_new(*state, NULL, NULL);
 	hold_background(t);
-	open_chunked(t->b);
-	assert_false(is_verified(t->b, 1));
-	assert_true(reads_right(t->b, 1000, CHUNK, false));
-	object_put(t->b->object);
-	open_chunked(t->a);
-	assert_true(is_verified(t->a, 1));
-	assert_true(reads_right(t->a, 1000, CHUNK, false));
-	object_put(t->a->object);
-	two_free(t);
-}
-
-static void test_seal_is_of_the_index(void **state)
-{
-	char *other = make_bytes(SIZE, 3);
-	struct two *t;
-
-	seal_a(*state, other);
-	t = two_new(*state, NULL, NULL);
-	hold_background(t);
-	open_chunked(t->a);
-	assert_false(is_verified(t->a, 1));
-	assert_true(reads_right(t->a, 1000, CHUNK, false));
-	object_put(t->a->object);
-	two_free(t);
-	free(other);
-}
-
-/* Reads all of `a`, whose whole agrees with the index, and leaves the note of that. */
-static void agree_a(struct cached *e, const char *b)
-{
-	struct two *t = two_new(e, NULL, b);
-
-	open_chunked(t->a);
+	assert_int_equal(get(t->a->object), 0);
+	assert_int_equal(object_state(t->a->object), OBJECT_SEALED);
 	assert_true(reads_right(t->a, SIZE, 0, false));
-	assert_int_equal(state_at_end(t->a->object), OBJECT_VERIFIED);
-	assert_true(agreed_find(t->a->object));
 	object_put(t->a->object);
 	two_free(t);
 }
 
-/* The item has other bytes, which the index has, too: they are read until the whole is hashed. */
+/* A chunk was changed after it had passed: what its tags say is not sealed for others. */
+static void test_no_seal_of_what_changed(void **state)
+{
+	char out[1000], byte;
+	struct two *t = two_new(*state, NULL, NULL);
+
+	log_watch();
+	hold_background(t);
+	open_chunked(t->a);
+	for (uint64_t i = 0; i < 5; i++)
+		assert_true(reads_right(t->a, 1000, i * CHUNK, false));
+	byte = (char)(t->a->data[CHUNK + 5] ^ 1);
+	assert_int_equal(pwrite_full(t->box->fd, &byte, 1, t->a->entry.header + CHUNK + 5), 0);
+	assert_int_equal(object_read(t->a->object, out, sizeof(out), CHUNK, false), -EBADMSG);
+	assert_true(reads_right(t->a, 77, 5 * CHUNK, false));
+	assert_false(has_seal(t, t->a));
+	object_put(t->a->object);
+	two_free(t);
+	carton_log_set(NULL, NULL);
+}
+
+/*
+ * The item has other bytes, which the index has, too, but for the last chunk: the background finds
+ * that.
+ */
 static void expect_lie(struct two *t, const struct box_item *item)
 {
 	char *out = must(malloc(SIZE));
 
-	assert_false(agreed_find(item->object));
 	open_chunked(item);
 	/* unless the background is quicker */
-	object_read(item->object, out, SIZE, 0, false);
+	object_read(item->object, out, CHUNK, 0, false);
 	assert_int_equal(state_at_end(item->object), OBJECT_CORRUPT);
 	assert_int_equal(object_read(item->object, out, 1, 0, false), -EBADMSG);
+	assert_false(has_seal(t, item));
 	object_put(item->object);
 	two_free(t);
 	free(out);
-}
-
-static void test_agreement_is_of_the_file(void **state)
-{
-	char *other = make_bytes(SIZE, 3);
-	struct two *t;
-
-	log_watch();
-	agree_a(*state, other);
-	t = two_new(*state, NULL, other);
-	expect_lie(t, t->b);
-	free(other);
-	carton_log_set(NULL, NULL);
-}
-
-static void test_agreement_is_of_the_index(void **state)
-{
-	char *other = make_bytes(SIZE, 3);
-	struct two *t;
-
-	log_watch();
-	agree_a(*state, NULL);
-	/* else it has a seal of the whole, which is used first */
-	t = two_new(*state, other, NULL);
-	cache_seal_drop(t->box->store->options.cache, t->a->sha256);
-	expect_lie(t, t->a);
-	free(other);
-	carton_log_set(NULL, NULL);
-}
-
-/* Chunks that nobody has read: the hash of the whole says nothing of what the index has of them. */
-static void test_agreement_is_of_what_was_read(void **state)
-{
-	struct two *t = two_new(*state, NULL, NULL);
-
-	open_chunked(t->a);
-	assert_true(reads_right(t->a, 1000, CHUNK, false));
-	assert_int_equal(state_at_end(t->a->object), OBJECT_VERIFIED);
-	assert_false(agreed_find(t->a->object));
-	object_put(t->a->object);
-	two_free(t);
 }
 
 /* An index lied of `a`: no byte of it is read before it is hashed, whatever others have found. */
@@ -258,13 +210,35 @@ static void test_doubt(void **state)
 	carton_log_set(NULL, NULL);
 }
 
+/* As a reader finds before the background has begun. */
+static void test_doubt_of_reader(void **state)
+{
+	char *other = make_bytes(SIZE, 3), out[100];
+	struct two *t;
+
+	log_watch();
+	t = two_new(*state, other, NULL);
+	hold_background(t);
+	open_chunked(t->a);
+	assert_int_equal(object_read(t->a->object, out, 10, 0, false), 0);
+	assert_int_equal(object_read(t->a->object, out, 10, 5 * CHUNK, false), -EBADMSG);
+	object_put(t->a->object);
+	two_free(t);
+	t = two_new(*state, other, NULL);
+	assert_int_equal(get(t->a->object), -EBADMSG);
+	two_free(t);
+	free(other);
+	carton_log_set(NULL, NULL);
+}
+
 int main(void)
 {
 #define TEST(test) cmocka_unit_test_setup_teardown(test, cached_setup, cached_teardown)
 	static const struct CMUnitTest tests[] = {
-		TEST(test_seal_is_of_the_file),		  TEST(test_seal_is_of_the_index),
-		TEST(test_agreement_is_of_the_file),	  TEST(test_agreement_is_of_the_index),
-		TEST(test_agreement_is_of_what_was_read), TEST(test_doubt),
+		TEST(test_seal_of_all_chunks),
+		TEST(test_no_seal_of_what_changed),
+		TEST(test_doubt),
+		TEST(test_doubt_of_reader),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

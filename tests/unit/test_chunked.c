@@ -4,7 +4,6 @@
 #include "format/chunks.h"
 #include "content/bytes.h"
 #include "content/derived.h"
-#include "content/hash_job.h"
 #include "content/internal.h"
 #include "object_help.h"
 #include "carton/opened.h"
@@ -187,31 +186,32 @@ static void test_bad_chunks(void **state)
 	carton_log_set(NULL, NULL);
 }
 
+/* Chunk by chunk, for whoever reads it or for nobody: when all have passed, that is said once. */
 static void test_complete(void **state)
 {
 	struct fixture *f = fixture_new();
-	uint8_t(*tags)[TAG_SIZE] = must(calloc(SIZE / TAG_BLOCK + 1, TAG_SIZE));
 	size_t n;
 	bool verified;
 
 	(void)state;
-	for (size_t i = 0; i <= SIZE / TAG_BLOCK; i++)
-		assert_int_equal(tagger_tag(f->tagger, f->box->items[0].data + i * TAG_BLOCK,
-					    MIN(TAG_BLOCK, SIZE - i * TAG_BLOCK), tags[i]),
-				 0);
 	assert_int_equal(read_at(f, 1, CHUNK), 0);
-	assert_int_equal(chunked_set_tags(f->c, tags), 0);
+	flip(f, 3 * CHUNK + 5);
+	for (uint64_t i = 0; i < 6; i++) {
+		assert_false(chunked_completed(f->c));
+		assert_int_equal(chunked_verify(f->c, i), i == 3 ? -EBADMSG : 0);
+	}
+	assert_false(chunked_is_complete(f->c));
+	/* nobody has read it */
+	assert_false(chunked_failed(f->c));
+	assert_true(pwrite_full(f->box->fd, f->box->items[0].data, SIZE, f->bytes.off) == 0);
+	assert_int_equal(chunked_verify(f->c, 3), 1);
+	assert_int_equal(chunked_verify(f->c, 3), 0);
+	assert_true(chunked_completed(f->c));
+	assert_false(chunked_completed(f->c));
 	assert_span(f, 0, SIZE, SIZE, true);
 	assert_tags(f, 0, SIZE / TAG_BLOCK);
-	/* five chunks were not compared with the index: neither a seal nor a note speaks for it */
-	assert_false(chunked_all_by_index(f->c));
-	assert_null(chunked_new_tags(f->c));
-	/* other bytes than those that were read */
-	tags[3][0] ^= 1;
-	assert_int_equal(chunked_set_tags(f->c, tags), -EBADMSG);
 	chunked_fail(f->c);
 	assert_int_equal(chunked_span(f->c, 0, 1, &n, &verified), -EBADMSG);
-	free(tags);
 	fixture_free(f);
 }
 
@@ -331,11 +331,11 @@ static void test_origin(void **state)
 	assert_int_equal(read_at(f, 5, 4 * CHUNK), -EINPROGRESS);
 	assert_false(chunked_claim(f->c, 2));
 	assert_true(chunked_claim(f->c, 3));
-	assert_int_equal(chunked_fetched(f->c, 3), -EBADMSG);
+	assert_int_equal(chunked_verify(f->c, 3), -EBADMSG);
 	assert_int_equal(pwrite_full(f->box->fd, f->box->items[0].data, SIZE, f->bytes.off), 0);
 	/* it is right by now, but still claimed */
 	assert_int_equal(read_at(f, 5, 3 * CHUNK), -EINPROGRESS);
-	assert_int_equal(chunked_fetched(f->c, 3), 0);
+	assert_int_equal(chunked_verify(f->c, 3), 0);
 	chunked_unclaim(f->c, 3);
 	assert_int_equal(read_at(f, 5, 3 * CHUNK), 1);
 	assert_tags(f, 3 * TAGS, 4 * TAGS - 1);
@@ -344,91 +344,15 @@ static void test_origin(void **state)
 			assert_int_equal(read_at(f, 1, i * CHUNK), 0);
 	assert_true(chunked_claim(f->c, 4));
 	assert_true(chunked_claim(f->c, 5));
-	assert_int_equal(chunked_fetched(f->c, 5), 0);
-	assert_int_equal(chunked_fetched(f->c, 4), 1);
+	assert_int_equal(chunked_verify(f->c, 5), 0);
+	assert_int_equal(chunked_verify(f->c, 4), 1);
 	assert_span(f, 0, SIZE, SIZE, true);
 	assert_int_equal(completed, 0);
-	chunked_hashed(f->c);
+	chunked_proven(f->c);
 	assert_int_equal(completed, 1);
 	assert_int_equal(seen->n, 0);
 	fixture_free(f);
 	carton_log_set(NULL, NULL);
-}
-
-/* As a later mount opens it, whose file has `size` bytes by now, with the tags of an earlier one. */
-static void open_again(struct fixture *f, const struct chunk_filler *filler, int *completed,
-		       uint8_t (*tags)[TAG_SIZE], uint64_t size)
-{
-	chunked_free(f->c);
-	memset(f->bytes.tags, 0, (SIZE / TAG_BLOCK + 1) * TAG_SIZE);
-	assert_int_equal(ftruncate(f->box->fd, (off_t)(f->bytes.off + size)), 0);
-	assert_int_equal(new_chunked(f), 0);
-	chunked_set_filler(f->c, filler, completed);
-	chunked_use_tags(f->c, tags);
-}
-
-/* The seal of a file that was fetched: of all chunks, and what a later mount takes from it. */
-static void test_seal_of_fetched(void **state)
-{
-	static const struct chunk_filler filler = {
-		fetch_nothing,	nothing_read,	free_nothing,
-		count_complete, count_complete, free_nothing,
-	};
-	struct fixture *f = fixture_new();
-	uint8_t(*tags)[TAG_SIZE];
-	int completed = 0;
-
-	(void)state;
-	chunked_set_filler(f->c, &filler, &completed);
-	for (uint64_t i = 0; i < 6; i++) {
-		assert_null(chunked_new_tags(f->c));
-		assert_int_equal(read_at(f, 1, i * CHUNK), 0);
-	}
-	assert_int_equal(completed, 1);
-	tags = chunked_new_tags(f->c);
-	assert_non_null(tags);
-	assert_null(chunked_new_tags(f->c));
-
-	/* nobody completes it who reads it, so each chunk can still be doubted */
-	open_again(f, &filler, &completed, tags, SIZE);
-	assert_tags(f, 0, 5 * TAGS);
-	assert_span(f, 4 * CHUNK, CHUNK, CHUNK, true);
-	assert_int_equal(chunked_verified_bytes(f->c), SIZE);
-	assert_true(chunked_doubt(f->c, 2 * CHUNK, 0));
-	assert_int_equal(chunked_verified_bytes(f->c), 5 * CHUNK);
-	/* nothing is known of the whole until it is there again */
-	assert_true(chunked_doubt_sealed(f->c, tags));
-	assert_int_equal(read_at(f, 1, 2 * CHUNK), 0);
-	assert_int_equal(completed, 1);
-	assert_null(chunked_new_tags(f->c));
-	assert_true(chunked_is_here(f->c) && chunked_is_sealed(f->c));
-	assert_false(chunked_is_complete(f->c));
-	assert_false(chunked_doubt_sealed(f->c, tags));
-	assert_true(chunked_is_complete(f->c) && !chunked_is_sealed(f->c));
-	/* from now on none can be doubted */
-	assert_false(chunked_doubt(f->c, 3 * CHUNK, 1));
-	assert_int_equal(chunked_set_tags(f->c, tags), 0);
-	assert_true(chunked_all_by_index(f->c));
-	assert_int_equal(chunked_verified_bytes(f->c), SIZE);
-
-	/* the whole has other bytes: which ones, these tags say */
-	open_again(f, &filler, &completed, tags, SIZE);
-	tags[3 * TAGS + 1][0] ^= 1;
-	assert_true(chunked_doubt_sealed(f->c, tags));
-	tags[3 * TAGS + 1][0] ^= 1;
-	assert_span(f, 2 * CHUNK, CHUNK, CHUNK, true);
-	assert_span(f, 3 * CHUNK, CHUNK, CHUNK, false);
-	assert_false(chunked_is_here(f->c));
-	assert_int_equal(read_at(f, 1, 3 * CHUNK), 0);
-	assert_true(chunked_is_here(f->c));
-
-	/* what is gone has no tags, and then nothing has any */
-	open_again(f, &filler, &completed, tags, 3 * CHUNK);
-	assert_span(f, 2 * CHUNK, CHUNK, CHUNK, false);
-	assert_int_equal(read_at(f, 1, 2 * CHUNK), 0);
-	assert_int_equal(read_at(f, 1, 3 * CHUNK), -EINPROGRESS);
-	free(tags);
-	fixture_free(f);
 }
 
 static void use_budget(struct fixture *f, struct budget *b)
@@ -496,11 +420,11 @@ static void test_doubts(void **state)
 	assert_false(chunked_is_complete(f->c));
 	/* it comes again */
 	assert_true(chunked_claim(f->c, 3));
-	assert_int_equal(chunked_fetched(f->c, 3), -EBADMSG);
+	assert_int_equal(chunked_verify(f->c, 3), -EBADMSG);
 	assert_int_equal(pwrite_full(f->box->fd, f->box->items[0].data, SIZE, f->bytes.off), 0);
 	/* but not once more: another one is doubted, so that all are not verified yet */
 	assert_doubted(f, 4, 1, true);
-	assert_int_equal(chunked_fetched(f->c, 3), 0);
+	assert_int_equal(chunked_verify(f->c, 3), 0);
 	chunked_unclaim(f->c, 3);
 	assert_tags(f, 3 * TAGS, 4 * TAGS - 1);
 	assert_doubted(f, 3, 2, false);
@@ -609,7 +533,7 @@ static void test_memory_of_chunks(void **state)
 	assert_int_equal(read_at(f, 1, 3 * CHUNK), 0);
 	for (int i = 0; i < 2; i++)
 		assert_int_equal(read_at(f, 1, 2 * CHUNK), -EFBIG);
-	assert_int_equal(chunked_fetched(f->c, 2), -EFBIG);
+	assert_int_equal(chunked_verify(f->c, 2), -EFBIG);
 	assert_int_equal(chunked_fetch(f->c, 2 * CHUNK, 1, NULL), -EFBIG);
 	assert_int_equal(seen->n, 1);
 	assert_says(seen, "more memory than the limit, 0 MiB; allow more with memory=");
@@ -628,10 +552,10 @@ static void test_memory_of_chunks(void **state)
 	carton_log_set(NULL, NULL);
 }
 
-/* What fails, or was there, is not counted; what the background adds is. */
+/* What fails, or was there, is not counted; or all is, from the start. */
 static void test_memory_is_given_back(void **state)
 {
-	uint8_t(*tags)[TAG_SIZE] = must(calloc(SIZE / TAG_BLOCK + 1, TAG_SIZE));
+	const uint64_t cost = (SIZE / TAG_BLOCK + 1) * TAG_SIZE;
 	struct fixture *f = fixture_new();
 	struct budget b;
 	uint64_t none;
@@ -643,38 +567,23 @@ static void test_memory_is_given_back(void **state)
 	none = b.used;
 	flip(f, 3 * CHUNK);
 	assert_int_equal(read_at(f, 1, 3 * CHUNK), -EBADMSG);
-	assert_int_equal(chunked_fetched(f->c, 3), -EBADMSG);
+	assert_int_equal(chunked_verify(f->c, 3), -EBADMSG);
 	assert_int_equal(b.used, none);
-	assert_int_equal(chunked_set_tags(f->c, tags), 0);
-	assert_int_equal(b.used, none + (SIZE / TAG_BLOCK + 1) * TAG_SIZE);
-	assert_int_equal(read_at(f, 1, 3 * CHUNK), 1);
-	assert_int_equal(b.used, none + (SIZE / TAG_BLOCK + 1) * TAG_SIZE);
+	b.limit = none + cost - 1;
+	assert_int_equal(chunked_reserve(f->c), -EFBIG);
+	assert_int_equal(b.used, none);
+	b.limit = none + cost;
+	assert_int_equal(chunked_reserve(f->c), 0);
+	assert_int_equal(b.used, none + cost);
+	for (uint64_t i = 0; i < 6; i++)
+		assert_int_equal(read_at(f, 1, i * CHUNK), i == 3 ? -EBADMSG : 0);
+	assert_int_equal(b.used, none + cost);
 	chunked_free(f->c);
 	f->c = NULL;
 	assert_int_equal(b.used, 0);
 	assert_int_equal(b.tables, 0);
-	free(tags);
 	fixture_free(f);
 	carton_log_set(NULL, NULL);
-}
-
-static void test_memory_of_whole(void **state)
-{
-	const uint64_t cost = (SIZE / TAG_BLOCK + 1) * TAG_SIZE;
-	struct budget b;
-	struct hash_job_options o = { .size = SIZE, .budget = &b };
-	struct hash_job *w;
-
-	(void)state;
-	budget_init(&b, cost - 1);
-	assert_int_equal(hash_job_new(&o, &w), -EFBIG);
-	assert_int_equal(b.used, 0);
-	b.limit = cost;
-	assert_int_equal(hash_job_new(&o, &w), 0);
-	assert_int_equal(b.tables, cost);
-	hash_job_free(w);
-	assert_int_equal(b.used, 0);
-	assert_int_equal(b.tables, 0);
 }
 
 /* ---- objects ---- */
@@ -862,8 +771,8 @@ static void test_derived_and_open(void **state)
 	assert_int_equal(object_read(derived, &byte, 1, 0, true), 0);
 	assert_int_equal(object_state(k.item->object), OBJECT_CHUNKED);
 	atomic_store(&held, false);
-	while (!object_is_withdrawn(derived))
-		sched_yield();
+	state_at_end(k.item->object);
+	assert_true(object_is_withdrawn(derived));
 	assert_int_equal(object_read(derived, &byte, 1, 0, true), -EBADMSG);
 	object_put(derived);
 	assert_int_equal(get(derived), -EBADMSG);
@@ -992,22 +901,20 @@ static void test_read_after_failure(void **state)
 	carton_log_set(NULL, NULL);
 }
 
-/* The index is wrong, the content is right: read once it has been hashed. */
+/* The index is wrong, the content is right: the next open hashes all of it, and that decides. */
 static void test_wrong_index(void **state)
 {
 	char *other = make_bytes(SIZE, 2), byte;
 	struct chunked_box k = box_chunked(other);
-	int r;
 
 	(void)state;
 	log_watch();
 	assert_int_equal(get(k.item->object), 0);
-	r = object_read(k.item->object, &byte, 1, 0, false);
-	assert_true(r == -EBADMSG || state_at_end(k.item->object) == OBJECT_VERIFIED);
-	assert_int_equal(state_at_end(k.item->object), OBJECT_VERIFIED);
-	assert_true(reads_right(k.item, SIZE, 0, false));
+	assert_int_equal(object_read(k.item->object, &byte, 1, 0, false), -EBADMSG);
+	assert_int_equal(state_at_end(k.item->object), OBJECT_CORRUPT);
 	object_put(k.item->object);
-	assert_int_equal(get(k.item->object), 0);
+	while (get(k.item->object) == -EBADMSG)
+		sched_yield();
 	assert_int_equal(state_at_end(k.item->object), OBJECT_VERIFIED);
 	assert_true(reads_right(k.item, SIZE, 0, false));
 	object_put(k.item->object);
@@ -1165,13 +1072,11 @@ int main(void)
 		cmocka_unit_test(test_forged_slots),
 		cmocka_unit_test(test_complete),
 		cmocka_unit_test(test_origin),
-		cmocka_unit_test(test_seal_of_fetched),
 		cmocka_unit_test(test_doubts),
 		cmocka_unit_test(test_doubts_end),
 		cmocka_unit_test(test_holes),
 		cmocka_unit_test(test_memory_of_chunks),
 		cmocka_unit_test(test_memory_is_given_back),
-		cmocka_unit_test(test_memory_of_whole),
 		cmocka_unit_test(test_object),
 		cmocka_unit_test(test_object_without_memory),
 		cmocka_unit_test(test_index_of_other_content),
