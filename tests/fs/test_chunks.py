@@ -9,7 +9,6 @@ import json
 import os
 import random
 import re
-import shutil
 import signal
 import struct
 import subprocess
@@ -24,7 +23,7 @@ import chunkindex
 import zipwriter
 from bigcarton import BIG
 from chunkindex import CHUNK, overwrite, pread, whole_is_hashed
-from harness import CARTONFS, ROOT, ctl, environment, eventually, run, unmount
+from harness import CARTONFS, ROOT, ctl, eventually, run, unmount
 from origin import MIB, PRIVATE, LinkedCarton, errno_of
 
 PAGE = ROOT / 'fs/ctl/cartonfs-chunks.5'
