@@ -34,36 +34,62 @@ static uint8_t *new_state(struct hasher *h)
 	return array_room(h->states, &h->state_cap, i + 1) < 0 ? NULL : h->states[i];
 }
 
-static int hash_steps(struct hasher *h, const uint8_t *p, size_t n)
+/* Keeps the state where one belongs. 0 or -ENOMEM. */
+static int keep_state(struct hasher *h)
 {
-	while (n > 0) {
-		size_t step = (size_t)MIN(n, h->step - h->hashed % h->step);
-		int r = sha256_update(h->sha256, p, step);
-		uint8_t *state;
+	uint8_t *state;
 
-		if (r < 0)
-			return r;
-		p += step;
-		n -= step;
-		h->hashed += step;
-		if (h->hashed % h->step)
-			continue;
-		state = new_state(h);
-		if (!state)
-			return -ENOMEM;
-		sha256_state(h->sha256, state);
-	}
+	if (!h->step || h->hashed % h->step)
+		return 0;
+	state = new_state(h);
+	if (!state)
+		return -ENOMEM;
+	sha256_state(h->sha256, state);
 	return 0;
+}
+
+/* The next part of a buffer: to its end, or to where a state is kept. */
+static struct sha256_part next_part(struct hasher *h, const struct tagged *t)
+{
+	size_t done = (size_t)(h->hashed - t->off), n = t->n - done;
+
+	if (h->step)
+		n = (size_t)MIN(n, h->step - h->hashed % h->step);
+	h->hashed += n;
+	return (struct sha256_part){ h->sha256, (const char *)t->data + done, n, NULL };
+}
+
+int hasher_hash_several(const struct to_hash *list, size_t n)
+{
+	struct sha256_part parts[HASHERS];
+	struct hasher *of[HASHERS];
+	size_t k;
+	int r = 0;
+
+	for (size_t i = 0; i < n; i++)
+		if (list[i].tagged->off != list[i].hasher->hashed)
+			return -EIO;
+	do {
+		k = 0;
+		for (size_t i = 0; i < n; i++) {
+			struct hasher *h = list[i].hasher;
+
+			if (h->hashed == list[i].tagged->off + list[i].tagged->n)
+				continue;
+			parts[k] = next_part(h, list[i].tagged);
+			if (h->sha256)
+				of[k++] = h;
+		}
+		r = sha256_update_many(parts, k);
+		for (size_t i = 0; i < k && r == 0; i++)
+			r = keep_state(of[i]);
+	} while (k > 0 && r == 0);
+	return r;
 }
 
 int hasher_hash(struct hasher *h, const struct tagged *t)
 {
-	if (t->off != h->hashed)
-		return -EIO;
-	if (h->step)
-		return hash_steps(h, t->data, t->n);
-	h->hashed += t->n;
-	return h->sha256 ? sha256_update(h->sha256, t->data, t->n) : 0;
+	return hasher_hash_several(&(struct to_hash){ h, t }, 1);
 }
 
 static int end_block(struct hasher *h)

@@ -88,6 +88,16 @@ int hasher_feed(struct hasher *h, const void *data, size_t n);
 int hasher_tag(struct hasher *h, const void *data, size_t n, struct tagged *ret);
 int hasher_hash(struct hasher *h, const struct tagged *t);
 
+/* hasher_hash() of several at once (sha256_update_many()), each with a buffer of its own. */
+#define HASHERS 3 /* at most */
+
+struct to_hash {
+	struct hasher *hasher;
+	const struct tagged *tagged;
+};
+
+int hasher_hash_several(const struct to_hash *list, size_t n);
+
 /*
  * The first ends and frees the hasher, also on failure: 0, -ENOMEM or -EIO (also: a tagged buffer
  * was not hashed). The second is the same, but in place of the sha256 it gives the state: the bytes

@@ -22,7 +22,6 @@ struct run {
 	const struct ingest *job;
 	struct hasher hasher;
 	struct block blocks[BLOCKS];
-	uint64_t done;	 /* bytes read */
 	uint64_t n_read; /* blocks read */
 	pthread_t thread;
 	bool threaded;
@@ -92,7 +91,6 @@ static int hash_block(struct run *run, struct block *b)
 	bool observe = job->observe && b->n > 0;
 	int r = 0;
 
-	b->off = run->done;
 	b->observe = false;
 	if (run->threaded) {
 		pthread_mutex_lock(&run->lock);
@@ -112,13 +110,34 @@ static int hash_block(struct run *run, struct block *b)
 	return r;
 }
 
-static int check_size(const struct run *run, size_t n)
+static int check_size(const struct ingest *job, uint64_t done, size_t n)
 {
-	const struct ingest *job = run->job;
-
 	if (job->size != UINT64_MAX)
-		return n > job->size - run->done ? -EBADMSG : 0;
-	return n > job->max - run->done ? -EFBIG : 0;
+		return n > job->size - done ? -EBADMSG : 0;
+	return n > job->max - done ? -EFBIG : 0;
+}
+
+/* Reads and tags the next block, of which the hasher knows where it is. */
+static int read_block(const struct ingest *job, struct hasher *h, struct block *b)
+{
+	ssize_t got;
+	int r;
+
+	if (cancel_fired(job->cancel))
+		return -ECANCELED;
+	got = stream_read_full(job->in, b->data, BLOCK);
+	if (got < 0)
+		return (int)got;
+	b->n = (size_t)got;
+	b->off = h->tagged;
+	r = check_size(job, b->off, b->n);
+	return r < 0 ? r : hasher_tag(h, b->data, b->n, &b->tagged);
+}
+
+/* At the end of the stream. */
+static int check_end(const struct ingest *job, const struct hasher *h)
+{
+	return job->size != UINT64_MAX && h->tagged != job->size ? -EBADMSG : 0;
 }
 
 static int read_blocks(struct run *run)
@@ -128,32 +147,21 @@ static int read_blocks(struct run *run)
 	int r = 0;
 
 	do {
-		ssize_t got;
-
-		if (cancel_fired(job->cancel))
-			return -ECANCELED;
 		b = next_block(run);
 		if (!b)
 			return -ENOMEM;
-		got = stream_read_full(job->in, b->data, BLOCK);
-		if (got < 0)
-			return (int)got;
-		b->n = (size_t)got;
-		r = check_size(run, b->n);
-		if (r == 0)
-			r = hasher_tag(&run->hasher, b->data, b->n, &b->tagged);
+		r = read_block(job, &run->hasher, b);
 		if (r == 0)
 			r = hash_block(run, b);
 		if (r < 0)
 			return r;
-		run->done += b->n;
 		run->n_read++;
 		if (job->progress)
 			job->progress(job->ctx, b->n);
 		if (run->n_read == ALONE && job->hash && !job->alone)
 			start_thread(run);
 	} while (b->n == BLOCK);
-	return job->size != UINT64_MAX && run->done != job->size ? -EBADMSG : 0;
+	return check_end(job, &run->hasher);
 }
 
 static int join_thread(struct run *run)
@@ -168,17 +176,26 @@ static int join_thread(struct run *run)
 	return run->hash_error;
 }
 
+static int begin_hasher(const struct ingest *job, struct hasher *ret)
+{
+	int r = hasher_begin(ret, job->tagger, job->hash);
+
+	if (r < 0)
+		return r;
+	if (job->parts)
+		hasher_tag_parts(ret);
+	hasher_keep_states(ret, job->states);
+	return 0;
+}
+
 int ingest_run(const struct ingest *job, struct ingested *ret)
 {
 	struct run run = { .job = job };
 	int r, hash_error;
 
-	r = hasher_begin(&run.hasher, job->tagger, job->hash);
+	r = begin_hasher(job, &run.hasher);
 	if (r < 0)
 		return r;
-	if (job->parts)
-		hasher_tag_parts(&run.hasher);
-	hasher_keep_states(&run.hasher, job->states);
 	pthread_mutex_init(&run.lock, NULL);
 	pthread_cond_init(&run.moved, NULL);
 	r = read_blocks(&run);
@@ -193,4 +210,88 @@ int ingest_run(const struct ingest *job, struct ingested *ret)
 	pthread_cond_destroy(&run.moved);
 	pthread_mutex_destroy(&run.lock);
 	return r;
+}
+
+/* ---- several ---- */
+
+struct one {
+	struct ingest job;
+	struct hasher hasher;
+	struct block block;
+	bool busy;
+};
+
+/* Begins the next stream there is. False: there is none. */
+static bool begin_one(const struct ingest_queue *q, size_t i, struct one *o)
+{
+	while (!o->busy && q->next(q->ctx, i, &o->job)) {
+		int r;
+
+		if (!o->block.data)
+			o->block.data = malloc(BLOCK);
+		r = o->block.data ? begin_hasher(&o->job, &o->hasher) : -ENOMEM;
+		if (r < 0)
+			q->done(q->ctx, i, r, NULL);
+		o->busy = r == 0;
+	}
+	return o->busy;
+}
+
+/* Ends a stream that has failed, or is at its end; else its block was one of several. */
+static void end_one(const struct ingest_queue *q, size_t i, struct one *o, int r)
+{
+	struct ingested found;
+
+	if (r == 0 && o->job.observe && o->block.n > 0)
+		o->job.observe(o->job.ctx, o->block.off, o->block.data, o->block.n);
+	if (r == 0 && o->job.progress)
+		o->job.progress(o->job.ctx, o->block.n);
+	if (r == 0 && o->block.n == BLOCK)
+		return;
+	if (r == 0)
+		r = check_end(&o->job, &o->hasher);
+	if (r == 0)
+		r = hasher_end(&o->hasher, &found);
+	else
+		hasher_abort(&o->hasher);
+	o->busy = false;
+	q->done(q->ctx, i, r, r == 0 ? &found : NULL);
+}
+
+/* The next block of each. */
+static void step_all(const struct ingest_queue *q, struct one *all)
+{
+	struct to_hash list[HASHERS];
+	int results[HASHERS], r;
+	size_t n = 0;
+
+	for (size_t i = 0; i < HASHERS; i++) {
+		struct one *o = &all[i];
+
+		if (!o->busy)
+			continue;
+		results[i] = read_block(&o->job, &o->hasher, &o->block);
+		if (results[i] == 0)
+			list[n++] = (struct to_hash){ &o->hasher, &o->block.tagged };
+	}
+	r = hasher_hash_several(list, n);
+	for (size_t i = 0; i < HASHERS; i++)
+		if (all[i].busy)
+			end_one(q, i, &all[i], results[i] < 0 ? results[i] : r);
+}
+
+void ingest_several(const struct ingest_queue *q)
+{
+	struct one all[HASHERS] = { 0 };
+	bool any;
+
+	do {
+		any = false;
+		for (size_t i = 0; i < HASHERS; i++)
+			any = begin_one(q, i, &all[i]) || any;
+		if (any)
+			step_all(q, all);
+	} while (any);
+	for (size_t i = 0; i < HASHERS; i++)
+		free(all[i].block.data);
 }

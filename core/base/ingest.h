@@ -42,6 +42,21 @@ struct ingest {
 int ingest_run(const struct ingest *job, struct ingested *ret);
 
 /*
+ * Several streams on the calling thread, up to HASHERS of them at once: their blocks are hashed
+ * together (hasher_hash_several()), each stream by its own hasher. None waits for another: one that
+ * ends makes room for the next.
+ */
+struct ingest_queue {
+	void *ctx;
+	/* The next stream, which is stream `i` until it is done; false: there is none now. */
+	bool (*next)(void *ctx, size_t i, struct ingest *ret);
+	/* It is over: the result of ingest_run(), and what was found, or NULL on failure. */
+	void (*done)(void *ctx, size_t i, int r, struct ingested *found);
+};
+
+void ingest_several(const struct ingest_queue *q);
+
+/*
  * The `alone` of a stream of `size` bytes, one of several that `threads` threads take in order:
  * true if the streams behind it, of `behind` bytes in all, keep each other thread busy for as long.
  */

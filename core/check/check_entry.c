@@ -36,13 +36,6 @@ static int check_crc(const struct entry *e, uint32_t crc)
 
 /* ---- as a whole ---- */
 
-/* A stream that passes bytes through and computes their crc. */
-struct crc_stream {
-	struct stream stream;
-	struct stream *in;
-	uint32_t crc;
-};
-
 static ssize_t crc_read(struct stream *s, void *ret_buf, size_t n)
 {
 	struct crc_stream *c = container_of(s, struct crc_stream, stream);
@@ -72,45 +65,72 @@ static bool same_tags(uint8_t (*tags)[TAG_SIZE], const struct ingested *found)
 	return n == 0 || memcmp(found->tags, tags, n * TAG_SIZE) == 0;
 }
 
-int check_entry(const struct check_entry *k)
+int check_entry_begin(const struct check_entry *k, struct entry_check *ret)
 {
 	const struct entry *e = k->entry;
 	uint8_t(*tags)[TAG_SIZE] = pack_tags_of(k->made, e);
 	const struct chunks_file *chunks = in_index(k, tags);
-	struct crc_stream crc = { .stream.ops = &crc_ops };
-	struct ingest job = {
-		.in = &crc.stream,
-		.size = e->size,
-		.tagger = tags ? k->made->tagger : NULL,
-		.parts = true,
-		.hash = k->line && (!tags || chunks),
-		.states = chunks ? chunks->chunk_size : 0,
-		.alone = k->crowded,
-		.progress = k->progress,
-		.ctx = k->ctx,
+
+	*ret = (struct entry_check){
+		.of = *k,
+		.crc.stream.ops = &crc_ops,
+		.chunks = chunks,
+		.job = {
+			.in = &ret->crc.stream,
+			.size = e->size,
+			.tagger = tags ? k->made->tagger : NULL,
+			.parts = true,
+			.hash = k->line && (!tags || chunks),
+			.states = chunks ? chunks->chunk_size : 0,
+			.alone = k->crowded,
+			.progress = k->progress,
+			.ctx = k->ctx,
+		},
 	};
-	struct ingested found = { 0 };
-	int r = container_stream(k->container, e, &crc.in), bad_crc;
+	return container_stream(k->container, e, &ret->crc.in);
+}
+
+/* Compares what was found with what is known of the entry. */
+static int compare(const struct entry_check *c, const struct ingested *found)
+{
+	const struct check_entry *k = &c->of;
+	const struct entry *e = k->entry;
+	uint8_t(*tags)[TAG_SIZE] = pack_tags_of(k->made, e);
+	int r = 0, bad_crc;
+
+	if (tags)
+		r = same_tags(tags, found) ? 0 : other_bytes(e);
+	if (r == 0 && c->job.hash)
+		r = manifest_check_hash(e->name, k->line, found->sha256);
+	bad_crc = check_crc(e, c->crc.crc);
+	r = r < 0 ? r : bad_crc;
+	/* a bad file was logged */
+	if (r == 0 && c->chunks)
+		r = check_chunks_compare(k->chunks, e, c->chunks, found);
+	return r;
+}
+
+int check_entry_end(struct entry_check *c, int r, struct ingested *found)
+{
+	stream_close(&c->crc.stream);
+	if (r < 0)
+		return r;
+	r = compare(c, found);
+	free(found->tags);
+	free(found->states);
+	return r;
+}
+
+int check_entry(const struct check_entry *k)
+{
+	struct ingested found;
+	struct entry_check c;
+	int r = check_entry_begin(k, &c);
 
 	if (r < 0)
 		return r;
-	r = ingest_run(&job, &found);
-	stream_close(&crc.stream);
-	if (r < 0)
-		goto out;
-	if (tags)
-		r = same_tags(tags, &found) ? 0 : other_bytes(e);
-	if (r == 0 && job.hash)
-		r = manifest_check_hash(e->name, k->line, found.sha256);
-	bad_crc = check_crc(e, crc.crc);
-	r = r < 0 ? r : bad_crc;
-	/* a bad file was logged */
-	if (r == 0 && chunks)
-		r = check_chunks_compare(k->chunks, e, chunks, &found);
-out:
-	free(found.tags);
-	free(found.states);
-	return r;
+	r = ingest_run(&c.job, &found);
+	return check_entry_end(&c, r, &found);
 }
 
 /* ---- in parts ---- */

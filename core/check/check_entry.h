@@ -8,6 +8,7 @@
 #ifndef CARTON_CHECK_ENTRY_H
 #define CARTON_CHECK_ENTRY_H
 
+#include "base/ingest.h"
 #include "check/check_chunks.h"
 #include "writer/pack.h"
 
@@ -29,6 +30,28 @@ struct check_entry {
 
 /* 0; -EBADMSG, logged, or not if the container says so; or why it cannot be checked. */
 int check_entry(const struct check_entry *k);
+
+/* A stream that passes bytes through and computes their crc. */
+struct crc_stream {
+	struct stream stream;
+	struct stream *in;
+	uint32_t crc;
+};
+
+/*
+ * The same with others (ingest_several()): begins, so that `job` can be run, and ends with its
+ * result. It stays where it is in between. If it cannot begin, nothing is to end. As check_entry().
+ */
+struct entry_check {
+	struct ingest job;
+	/* private */
+	struct check_entry of;
+	struct crc_stream crc;
+	const struct chunks_file *chunks;
+};
+
+int check_entry_begin(const struct check_entry *k, struct entry_check *ret);
+int check_entry_end(struct entry_check *c, int r, struct ingested *found);
 
 /*
  * A large Stored file with tags can be checked in parts, by several threads. How many parts; 0: it

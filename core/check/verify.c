@@ -25,6 +25,9 @@
 
 struct verify {
 	struct carton *c;
+	struct file_check *checks;
+	size_t n_checks;
+	atomic_size_t seen; /* of these: none before can be taken as a partner */
 	struct carton_index chunks;
 	bool away; /* nothing is fetched: only the cache has bytes of its entries */
 	const struct pack_tags *made; /* see struct check_entry */
@@ -43,6 +46,7 @@ struct file_check {
 	struct verify *v;
 	const char *line; /* its path in MANIFEST; NULL: it has no hash */
 	const struct entry *entry;
+	atomic_bool taken;	   /* somebody checks it, or has */
 	bool crowded;		   /* the checks behind it keep all other processors busy */
 	struct check_parts *parts; /* of which this is one; NULL: all of the entry is checked */
 	size_t part;
@@ -129,6 +133,80 @@ static void fetch_together(const struct file_check *f, size_t n)
 	free(list);
 }
 
+static void note_result(const struct file_check *f, int r)
+{
+	if (r < 0)
+		count_problem(f->v, r);
+	if (r < 0 && r != -EBADMSG)
+		carton_log(CARTON_LOG_ERROR, f->entry->name, "cannot be checked: %s", strerror(-r));
+}
+
+/* ---- several files by one worker, which hashes them together ---- */
+
+struct together {
+	struct file_check *first; /* is next, or NULL */
+	struct verify *v;
+	struct {
+		struct file_check *f;
+		struct entry_check check;
+	} of[HASHERS];
+};
+
+/*
+ * May it be checked with others? Not if other processors would have nothing to do meanwhile, or if
+ * it may wait for a server.
+ */
+static bool has_partners(const struct file_check *f)
+{
+	return f->crowded && !f->parts && f->entry->kind == ENTRY_FILE &&
+	       !f->v->c->container->remote;
+}
+
+/* Takes the next check that nobody has taken, if there is one. */
+static struct file_check *take_partner(struct verify *v)
+{
+	for (size_t i; (i = atomic_fetch_add(&v->seen, 1)) < v->n_checks;) {
+		struct file_check *f = &v->checks[i];
+
+		if (has_partners(f) && !atomic_exchange(&f->taken, true))
+			return f;
+	}
+	return NULL;
+}
+
+static bool next_check(void *together, size_t i, struct ingest *ret)
+{
+	struct together *t = together;
+	struct file_check *f = t->first ? t->first : take_partner(t->v);
+
+	for (t->first = NULL; f; f = take_partner(t->v)) {
+		const struct check_entry k = entry_of(f);
+		int r = check_entry_begin(&k, &t->of[i].check);
+
+		if (r == 0) {
+			t->of[i].f = f;
+			*ret = t->of[i].check.job;
+			return true;
+		}
+		note_result(f, r);
+	}
+	return false;
+}
+
+static void check_done(void *together, size_t i, int r, struct ingested *found)
+{
+	struct together *t = together;
+
+	note_result(t->of[i].f, check_entry_end(&t->of[i].check, r, found));
+}
+
+static void check_together(struct file_check *first)
+{
+	struct together t = { .first = first, .v = first->v };
+
+	ingest_several(&(struct ingest_queue){ &t, next_check, check_done });
+}
+
 static void run_check(struct job *job)
 {
 	struct file_check *f = container_of(job, struct file_check, job), *end = f + f->n;
@@ -137,13 +215,12 @@ static void run_check(struct job *job)
 	if (f->n > 1)
 		fetch_together(f, f->n);
 	for (; f < end; f++) {
-		int r = check_file(f);
-
-		if (r < 0)
-			count_problem(v, r);
-		if (r < 0 && r != -EBADMSG)
-			carton_log(CARTON_LOG_ERROR, f->entry->name, "cannot be checked: %s",
-				   strerror(-r));
+		if (atomic_exchange(&f->taken, true))
+			continue;
+		if (has_partners(f))
+			check_together(f);
+		else
+			note_result(f, check_file(f));
 	}
 	check_over(v);
 }
@@ -215,7 +292,7 @@ static void wait_to_begin(struct verify *v, size_t most, carton_progress_fn *pro
 static int add_entry(struct verify *v, struct check_list *l, const struct entry *e,
 		     const char *line)
 {
-	struct file_check f = { { .run = run_check }, 1, v, line, e, false, NULL, 0 };
+	struct file_check f = { .job.run = run_check, .n = 1, .v = v, .line = line, .entry = e };
 	const struct check_entry k = entry_of(&f);
 	size_t parts = check_parts(&k);
 	int r = array_room(l->list, &l->cap, l->n + MAX(parts, 1));
@@ -265,6 +342,8 @@ static int check_files(struct verify *v, carton_progress_fn *progress, void *ctx
 		f[i].crowded = ingest_crowded(f[i].entry->size, behind, processors);
 	for (size_t i = 0; i < checks.n && r < 0; i++)
 		check_parts_drop(f[i].parts);
+	v->checks = f;
+	v->n_checks = checks.n;
 	for (size_t i = 0; i < checks.n && r == 0; i += f[i].n) {
 		f[i].n = count_together(&f[i], checks.n - i);
 		wait_to_begin(v, most, progress, ctx);

@@ -476,6 +476,29 @@ def test_verify_many_bad_files(work):
     assert all(f'model/{i:03}' in out for i in range(200)) or '200' in out or '180' in out
 
 
+def test_verify_finds_each_wrong_file(work):
+    """Files are hashed together: each has its own answer, and none passes for what another has."""
+    sizes = [530_000, 3, 530_000, 9000, 524_288, 524_289, 9000, 64, 9000]
+    rng = random.Random(43)
+    data = {f'model/{i:02}': rng.randbytes(n) for i, n in enumerate(sizes)}
+    methods = ['stored', 'stored', 'deflate', 'stored', 'zstd', 'stored']
+
+    def found(other):
+        c = Carton()
+        for i, (path, right) in enumerate(data.items()):
+            c.add(path, other.get(path, right), method=methods[i % 6], sha=hashlib.sha256(right).hexdigest())
+        p = ctl('verify', c.write(work / 'm.carton'))
+        assert p.returncode == (2 if other else 0), p.stdout + p.stderr
+        return {path for path in data if path in p.stdout + p.stderr}
+
+    assert found({}) == set()
+    for path, right in data.items():
+        assert found({path: right[:-1] + bytes([right[-1] ^ 1])}) == {path}
+    for a, b in (('model/00', 'model/02'), ('model/03', 'model/06'), ('model/06', 'model/08')):
+        assert found({a: data[b], b: data[a]}) == {a, b}
+    assert found({path: bytes([right[0] ^ 1]) + right[1:] for path, right in data.items()}) == set(data)
+
+
 @pytest.mark.parametrize('args, says', [
     ((), 'COMMAND is missing'), (('nonsense',), 'unknown command: nonsense'),
     (('verfy', 'x'), 'unknown command: verfy; did you mean verify?'),

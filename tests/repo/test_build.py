@@ -116,10 +116,11 @@ def calls(layer):
 
 # Who may call what computes a hash or a tag in parts: see "A block is read once" in core/README.md.
 PASSES = {
-    'hasher_hash': {'base/ingest'}, 'hasher_tag': {'base/ingest'},
+    'hasher_hash': {'base/ingest'}, 'hasher_hash_several': {'base/ingest'}, 'hasher_tag': {'base/ingest'},
     'tag_begin': {'base/hasher'}, 'tag_update': {'base/hasher'}, 'tag_end': {'base/hasher'},
     'tagger_tag': {'content/bytes'},     # compares
-    'sha256_update': {'base/hasher', 'carton/number', 'fetch/snapshot', 'content/hash',
+    'sha256_update_many': {'base/hasher'}, 'sha256_update_by': set(),
+    'sha256_update': {'carton/number', 'fetch/snapshot', 'content/hash',
                       'sign/write'},
 }
 

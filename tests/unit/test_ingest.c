@@ -334,6 +334,134 @@ static void test_halves(void **state)
 	free(data);
 }
 
+/* ---- several ---- */
+
+#define SEVERAL 11
+#define UNREADABLE 2
+
+struct several {
+	struct tagger *tagger;
+	struct cancel cancelled;
+	char *data;
+	size_t begun, over;
+	size_t of[HASHERS]; /* which one is stream i */
+	struct stream *in[HASHERS];
+	bool busy[HASHERS];
+	uint64_t progress[SEVERAL];
+	struct ingested found[SEVERAL];
+	int results[SEVERAL];
+};
+
+/* One of each kind: with tags, with states, without a hash; bad ones between good ones. */
+static struct ingest job_of(struct several *s, size_t k, size_t *ret_n)
+{
+	static const size_t sizes[SEVERAL] = {
+		3 * BLOCK + 5, 0,     2 * BLOCK, BLOCK + 1, 100, 5 * BLOCK, 1,
+		3 * BLOCK,     BLOCK, 7,	 777777,
+	};
+	struct ingest job = { .size = sizes[k], .hash = true };
+
+	*ret_n = sizes[k];
+	if (k == 0 || k == 5)
+		job.tagger = s->tagger;
+	if (k == 5 || k == 10)
+		job.states = 100 * KIB;
+	if (k == 7)
+		job.hash = false;
+	if (k == 3)
+		job.size++;
+	if (k == 8)
+		job.size--;
+	if (k == 9)
+		job.cancel = &s->cancelled;
+	return job;
+}
+
+static void count_several(void *ctx, uint64_t n)
+{
+	*(uint64_t *)ctx += n;
+}
+
+static bool next_of_several(void *ctx, size_t i, struct ingest *ret)
+{
+	struct several *s = ctx;
+	size_t n, k = s->begun;
+
+	assert_true(i < HASHERS && !s->busy[i]);
+	if (k == SEVERAL)
+		return false;
+	*ret = job_of(s, k, &n);
+	ret->in = mem_stream(s->data + k, n, 100001);
+	ret->progress = count_several;
+	ret->ctx = &s->progress[k];
+	if (k == UNREADABLE) {
+		struct source *from = container_of(ret->in, struct mem_stream, stream)->source;
+
+		container_of(from, struct mem_source, source)->fail = -EIO;
+	}
+	s->busy[i] = true;
+	s->in[i] = ret->in;
+	s->of[i] = s->begun++;
+	return true;
+}
+
+static void over_of_several(void *ctx, size_t i, int r, struct ingested *found)
+{
+	struct several *s = ctx;
+
+	assert_true(s->busy[i] && (r == 0) == (found != NULL));
+	s->busy[i] = false;
+	stream_close(s->in[i]);
+	s->results[s->of[i]] = r;
+	if (found)
+		s->found[s->of[i]] = *found;
+	s->over++;
+}
+
+/* What each gives alone, it gives beside others, good or bad. */
+static void test_several(void **state)
+{
+	struct several s = { .data = make_bytes(6 * BLOCK, 9) };
+
+	(void)state;
+	assert_int_equal(tagger_new(NULL, &s.tagger), 0);
+	cancel_init(&s.cancelled, NULL);
+	cancel_fire(&s.cancelled);
+	ingest_several(&(struct ingest_queue){ &s, next_of_several, over_of_several });
+	assert_int_equal(s.over, SEVERAL);
+	for (size_t k = 0; k < SEVERAL; k++) {
+		struct ingested alone = { 0 };
+		size_t n;
+		struct ingest job = job_of(&s, k, &n);
+		int want = run(job, s.data + k, n, &alone);
+
+		assert_int_equal(s.results[k], k == UNREADABLE ? -EIO : want);
+		if (want < 0 || k == UNREADABLE)
+			continue;
+		assert_int_equal(s.found[k].size, n);
+		assert_int_equal(s.progress[k], n);
+		assert_memory_equal(s.found[k].sha256, alone.sha256, SHA256_SIZE);
+		assert_int_equal(!s.found[k].tags, !job.tagger);
+		if (job.tagger)
+			assert_memory_equal(s.found[k].tags, alone.tags,
+					    (n + TAG_BLOCK - 1) / TAG_BLOCK * TAG_SIZE);
+		assert_int_equal(!s.found[k].states, !job.states);
+		if (job.states)
+			assert_memory_equal(s.found[k].states, alone.states,
+					    ((n - 1) / job.states + 1) * SHA256_SIZE);
+		free(s.found[k].tags);
+		free(s.found[k].states);
+		free(alone.tags);
+		free(alone.states);
+	}
+	assert_int_equal(s.results[3], -EBADMSG);
+	assert_int_equal(s.results[8], -EBADMSG);
+	assert_int_equal(s.results[9], -ECANCELED);
+	cancel_finish(&s.cancelled);
+	tagger_free(s.tagger);
+	free(s.data);
+}
+
 /* ---- bytes ---- */
 
 #define HELD (5 * TAG_BLOCK + 1000)
@@ -534,6 +662,7 @@ int main(void)
 		cmocka_unit_test(test_push),
 		cmocka_unit_test(test_states),
 		cmocka_unit_test(test_halves),
+		cmocka_unit_test(test_several),
 		cmocka_unit_test_setup_teardown(test_ranges, hold, let_go),
 		cmocka_unit_test_setup_teardown(test_overwritten, hold, let_go),
 		cmocka_unit_test_setup_teardown(test_swapped, hold, let_go),
