@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What becomes of an object whose bytes are verified chunk by chunk, once all of them were looked at. */
+/* What the background shows of an object whose bytes are verified chunk by chunk. */
 #include <stdlib.h>
 
 #include "base/util.h"
@@ -53,26 +53,6 @@ static void hash_failed(struct object *o)
 	pthread_mutex_unlock(&o->store->lock);
 	if (o->store->options.damaged)
 		o->store->options.damaged(o->store->options.ctx, o);
-}
-
-/* Are the tags of use to later mounts: of bytes that were right until now, and that they find? */
-static bool may_seal(const struct object *o)
-{
-	return !atomic_load(&o->read_failed) &&
-	       (!o->copied || chunked_filler(o->bytes.chunks) || source_has_name(o->bytes.source));
-}
-
-void object_proven(struct object *o)
-{
-	if (!chunked_completed(o->bytes.chunks))
-		return;
-	chunked_proven(o->bytes.chunks);
-	if (may_seal(o))
-		seal_keep(o, o->size, o->bytes.tags);
-	pthread_mutex_lock(&o->store->lock);
-	if (o->state == OBJECT_CHUNKED)
-		o->state = OBJECT_VERIFIED;
-	pthread_mutex_unlock(&o->store->lock);
 }
 
 static void cannot_hash(struct object *o, int error)

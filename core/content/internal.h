@@ -172,12 +172,6 @@ int object_new_hash_job(struct object *o, struct chunked *chunks, struct hash_jo
 /* All chunks of a pinned object are verified, as a worker makes known. */
 void object_start_hash(struct object *o);
 
-/*
- * If all chunks have passed, from state to state, in this mount: that is the sha256 of the whole.
- * The object is verified then, sealed, and a cache entry if it was fetched. Once.
- */
-void object_proven(struct object *o);
-
 /* Adds a pin that no reader has, but a fill of chunks or the hash of the whole. */
 void object_pin_for_fill(struct object *o);
 
@@ -221,6 +215,12 @@ bool seal_of_cached(struct fill *f);
 
 /* Leaves a seal of bytes that were hashed. Best effort: without it they are hashed again. */
 void seal_keep(struct object *o, uint64_t size, uint8_t (*tags)[TAG_SIZE]);
+
+/*
+ * If all chunks have passed, from state to state, in this mount: that is the sha256 of the whole.
+ * The object is verified then, sealed, and a cache entry if it was fetched. Once.
+ */
+void object_proven(struct object *o);
 
 /* Bytes did not fit their tags: the next open hashes all of them. */
 void seal_drop(const struct object *o);

@@ -239,6 +239,26 @@ void seal_drop(const struct object *o)
 		cache_seal_drop(o->store->options.cache, o->sha256);
 }
 
+/* Are the tags of use to later mounts: of bytes that were right until now, and that they find? */
+static bool may_seal(const struct object *o)
+{
+	return !atomic_load(&o->read_failed) &&
+	       (!o->copied || chunked_filler(o->bytes.chunks) || source_has_name(o->bytes.source));
+}
+
+void object_proven(struct object *o)
+{
+	if (!chunked_completed(o->bytes.chunks))
+		return;
+	chunked_proven(o->bytes.chunks);
+	if (may_seal(o))
+		seal_keep(o, o->size, o->bytes.tags);
+	pthread_mutex_lock(&o->store->lock);
+	if (o->state == OBJECT_CHUNKED)
+		o->state = OBJECT_VERIFIED;
+	pthread_mutex_unlock(&o->store->lock);
+}
+
 /* ---- notes of what failed ---- */
 
 #define DOUBT "other bytes than its chunks"

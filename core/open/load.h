@@ -78,8 +78,8 @@ int load_tree(const struct load_input *in, struct tree **ret, size_t *ret_faults
 
 /*
  * Reads the chunk index, if there is one, whose file stays pinned. 0, also if the file itself is
- * damaged or out of reach, or of version 1 (logged); -EBADMSG and other errors of chunks_parse(): the index cannot
- * be used (logged).
+ * damaged or out of reach, or of version 1 (logged); -EBADMSG and other errors of chunks_parse():
+ * the index cannot be used (logged).
  */
 int load_index(struct carton *c, struct carton_index *ret);
 

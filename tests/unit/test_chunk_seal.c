@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a mount has found out of chunks, for later ones: a seal of the whole once all have passed, and
- * that the index lies, which is of one file and of one index.
+ * What a mount has found out of chunks, for later ones: a seal of the whole once all have passed,
+ * and that the index lies, which is of one file and of one index.
  */
 #include "cached_help.h"
 #include "content/internal.h"
