@@ -135,12 +135,22 @@ int hasher_tag(struct hasher *h, const void *data, size_t n, struct tagged *ret)
 	return 0;
 }
 
+int hasher_feed_several(const struct hasher_part *list, size_t n)
+{
+	struct tagged tagged[HASHERS];
+	struct to_hash hash[HASHERS];
+	int r = 0;
+
+	for (size_t i = 0; i < n && r == 0; i++) {
+		r = hasher_tag(list[i].hasher, list[i].data, list[i].n, &tagged[i]);
+		hash[i] = (struct to_hash){ list[i].hasher, &tagged[i] };
+	}
+	return r < 0 ? r : hasher_hash_several(hash, n);
+}
+
 int hasher_feed(struct hasher *h, const void *data, size_t n)
 {
-	struct tagged t;
-	int r = hasher_tag(h, data, n, &t);
-
-	return r < 0 ? r : hasher_hash(h, &t);
+	return hasher_feed_several(&(struct hasher_part){ h, data, n }, 1);
 }
 
 /* The hash in place of the last state. 0 or -ENOMEM. */

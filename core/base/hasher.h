@@ -81,6 +81,18 @@ void hasher_resume(struct hasher *h, const uint8_t state[SHA256_SIZE], uint64_t 
 /* The next `n` bytes. 0, -ENOMEM or -EIO; after a failure only hasher_abort() may be called. */
 int hasher_feed(struct hasher *h, const void *data, size_t n);
 
+#define HASHERS 3 /* at once, at most */
+
+/* Bytes for a hasher, in a buffer of their own. */
+struct hasher_part {
+	struct hasher *hasher;
+	const void *data;
+	size_t n;
+};
+
+/* hasher_feed() of several, whose bytes are hashed together (sha256_update_many()). */
+int hasher_feed_several(const struct hasher_part *list, size_t n);
+
 /*
  * hasher_feed() in two halves, for two threads: first the buffer is tagged, then hashed, and it
  * stays as it is until both are done. Each half gets all bytes in order. As hasher_feed().
@@ -88,9 +100,7 @@ int hasher_feed(struct hasher *h, const void *data, size_t n);
 int hasher_tag(struct hasher *h, const void *data, size_t n, struct tagged *ret);
 int hasher_hash(struct hasher *h, const struct tagged *t);
 
-/* hasher_hash() of several at once (sha256_update_many()), each with a buffer of its own. */
-#define HASHERS 3 /* at most */
-
+/* hasher_hash() of several at once, each with a buffer of its own. */
 struct to_hash {
 	struct hasher *hasher;
 	const struct tagged *tagged;

@@ -152,20 +152,6 @@ struct disk_range bytes_ahead(const struct bytes *b, uint64_t size, size_t n, ui
 	return next;
 }
 
-void bytes_verify(const struct bytes *b, struct disk_range at)
-{
-	const uint64_t end = at.off + at.n;
-	bool verified;
-	size_t n;
-	int r = 0;
-
-	for (uint64_t off = at.off; r >= 0 && off < end; off += n) {
-		r = chunked_span(b->chunks, off, (size_t)(end - off), &n, &verified);
-		if (r == 0 && !verified)
-			r = chunked_read(b->chunks, NULL, 0, off);
-	}
-}
-
 int bytes_read(const struct bytes *b, const struct tagger *tagger, uint64_t size, void *ret_buf,
 	       size_t n, uint64_t off, bool nowait)
 {

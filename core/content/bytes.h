@@ -47,9 +47,6 @@ void bytes_read_ahead(struct bytes *b, uint64_t size);
  */
 struct disk_range bytes_ahead(const struct bytes *b, uint64_t size, size_t n, uint64_t off);
 
-/* Verifies the chunks that are there, until one fails: who reads that gets the error. */
-void bytes_verify(const struct bytes *b, struct disk_range at);
-
 /*
  * Copies [off, off+n) of `size` bytes. 0; -EBADMSG when what is there now does not fit its tags (or
  * the chunk index) or was cut off; -ENOMEM; -EIO; -EINPROGRESS: a chunk has to be fetched, by

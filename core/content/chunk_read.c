@@ -35,13 +35,6 @@ bool chunk_is_hole(const struct chunked_bytes *b, const struct chunks_file *f, u
 	return data < 0 ? errno == ENXIO : data >= start + (off_t)len;
 }
 
-bool chunks_have_hole(const struct chunked_bytes *b, const struct chunks_file *f)
-{
-	off_t hole = lseek(b->source->fd, (off_t)b->off, SEEK_HOLE);
-
-	return hole < 0 || hole < (off_t)(b->off + f->size);
-}
-
 static void copy_part(const struct chunk_part *x, const char *data, size_t n, size_t at)
 {
 	size_t from = MAX(x->off, at), end = MIN(x->off + x->n, at + n);
@@ -50,42 +43,14 @@ static void copy_part(const struct chunk_part *x, const char *data, size_t n, si
 		memcpy(x->to + (from - x->off), data + (from - at), end - from);
 }
 
-/* Chunk `i`, and its slot and the one before, which chunk 0 has not. */
-struct chunk {
-	const struct chunks_file *file;
-	uint64_t i;
-	uint8_t before[SHA256_SIZE], slot[SHA256_SIZE];
+/* A chunk that is being read: its bytes, a piece at a time, and its slot and the one before. */
+struct reading {
+	struct chunk_check *of;
+	uint8_t before[SHA256_SIZE], slot[SHA256_SIZE]; /* chunk 0 has none before */
+	char *data;
+	size_t len, done;
+	struct hasher hasher;
 };
-
-/*
- * Reads the chunk piece by piece: hashes and tags just these bytes, and copies of them. 0, -ENOMEM,
- * or as source_pread(). The caller frees the tags.
- */
-static int chunk_read(const struct chunked_bytes *b, const struct chunk *c,
-		      const struct chunk_part *part, struct ingested *ret)
-{
-	uint64_t at = c->i * c->file->chunk_size;
-	size_t len = chunk_len(c->file, c->i), n;
-	char *data = malloc(PIECE);
-	struct hasher h = { 0 };
-	int r = data ? hasher_begin(&h, b->tagger, true) : -ENOMEM;
-
-	if (r == 0)
-		hasher_resume(&h, c->before, at);
-	for (size_t done = 0; done < len && r == 0; done += n) {
-		n = MIN(PIECE, len - done);
-		r = source_pread(b->source, data, n, b->off + at + done);
-		if (r == 0)
-			r = hasher_feed(&h, data, n);
-		if (r == 0)
-			copy_part(part, data, n, done);
-	}
-	free(data);
-	if (r == 0)
-		return at + len == c->file->size ? hasher_end(&h, ret) : hasher_end_state(&h, ret);
-	hasher_abort(&h);
-	return r;
-}
 
 void chunk_slots_init(struct chunk_slots *h, const struct chunk_index *index,
 		      const struct chunks_file *file)
@@ -119,19 +84,66 @@ static int read_slots(struct chunk_slots *h, uint64_t i)
 }
 
 /* Finds the slots of a chunk. 0 or why the index could not be read. */
-static int find_slots(struct chunk_slots *h, struct chunk *c)
+static int find_slots(struct chunk_slots *h, struct reading *c)
 {
-	const uint8_t(*at)[SHA256_SIZE] = h->slots + c->i % CHUNK_SLOTS;
+	const uint8_t(*at)[SHA256_SIZE] = h->slots + c->of->i % CHUNK_SLOTS;
 	int r;
 
 	pthread_mutex_lock(&h->lock);
-	r = read_slots(h, c->i);
+	r = read_slots(h, c->of->i);
 	if (r == 0) {
 		memcpy(c->before, at[0], SHA256_SIZE);
 		memcpy(c->slot, at[1], SHA256_SIZE);
 	}
 	pthread_mutex_unlock(&h->lock);
 	return r;
+}
+
+static int begin(const struct chunked_bytes *b, struct chunk_slots *h, struct reading *c)
+{
+	int r = find_slots(h, c);
+
+	if (r < 0)
+		return r;
+	c->len = chunk_len(h->file, c->of->i);
+	c->data = malloc(PIECE);
+	r = c->data ? hasher_begin(&c->hasher, b->tagger, true) : -ENOMEM;
+	if (r == 0)
+		hasher_resume(&c->hasher, c->before, c->of->i * h->file->chunk_size);
+	return r;
+}
+
+/*
+ * Reads the next piece of each chunk, and hashes and tags just these bytes, those of all chunks
+ * together. False: all have ended.
+ */
+static bool read_pieces(const struct chunked_bytes *b, const struct chunks_file *f,
+			struct reading *list, size_t n)
+{
+	struct hasher_part parts[HASHERS] = { 0 };
+	struct reading *of[HASHERS];
+	size_t k = 0;
+	int r;
+
+	for (size_t i = 0; i < n; i++) {
+		struct reading *c = &list[i];
+		uint64_t at = c->of->i * f->chunk_size + c->done;
+		size_t len = MIN(PIECE, c->len - c->done);
+
+		if (c->of->r == 0 && len > 0)
+			c->of->r = source_pread(b->source, c->data, len, b->off + at);
+		if (c->of->r < 0 || len == 0)
+			continue;
+		of[k] = c;
+		parts[k++] = (struct hasher_part){ &c->hasher, c->data, len };
+	}
+	r = hasher_feed_several(parts, k);
+	for (size_t i = 0; i < k; i++) {
+		of[i]->of->r = r;
+		copy_part(&of[i]->of->part, of[i]->data, parts[i].n, of[i]->done);
+		of[i]->done += parts[i].n;
+	}
+	return k > 0;
 }
 
 /* A chunk that was doubted has them, and others may be reading them still. */
@@ -145,21 +157,39 @@ static void set_tags(const struct chunked_bytes *b, const struct chunks_file *f,
 		memcpy(at, tags, n);
 }
 
-int chunk_compare(const struct chunked_bytes *b, struct chunk_slots *h, uint64_t i,
-		  const struct chunk_part *part)
+/* Compares what was read. As chunk_compare(). */
+static int end(const struct chunked_bytes *b, struct chunk_slots *h, struct reading *c)
 {
-	struct chunk c = { .file = h->file, .i = i };
 	struct ingested found = { 0 };
-	int r = find_slots(h, &c);
+	bool last = c->of->i == chunks_count(h->file) - 1;
+	int r = c->of->r;
 
-	if (r == 0)
-		r = chunk_read(b, &c, part, &found);
+	free(c->data);
+	if (r < 0)
+		hasher_abort(&c->hasher);
+	else
+		r = last ? hasher_end(&c->hasher, &found) : hasher_end_state(&c->hasher, &found);
 	if (r == 0 && h->index->hashed)
 		atomic_fetch_add(h->index->hashed, found.size);
 	if (r == 0)
-		r = memcmp(c.slot, found.sha256, SHA256_SIZE) != 0;
+		r = memcmp(c->slot, found.sha256, SHA256_SIZE) != 0;
 	if (r == 0)
-		set_tags(b, h->file, i, found.tags);
+		set_tags(b, h->file, c->of->i, found.tags);
 	free(found.tags);
 	return r;
+}
+
+void chunk_compare(const struct chunked_bytes *b, struct chunk_slots *h, struct chunk_check *list,
+		   size_t n)
+{
+	struct reading all[HASHERS] = { 0 };
+
+	for (size_t i = 0; i < n; i++) {
+		all[i].of = &list[i];
+		list[i].r = begin(b, h, &all[i]);
+	}
+	while (read_pieces(b, h->file, all, n)) {
+	}
+	for (size_t i = 0; i < n; i++)
+		list[i].r = end(b, h, &all[i]);
 }

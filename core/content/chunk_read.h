@@ -21,8 +21,6 @@ uint64_t chunk_tags_cost(const struct chunks_file *f, uint64_t i);
 
 /* Has the file no data at all where chunk `i` belongs? */
 bool chunk_is_hole(const struct chunked_bytes *b, const struct chunks_file *f, uint64_t i);
-/* Has the file a hole anywhere between the start of the first chunk and the end of the last? */
-bool chunks_have_hole(const struct chunked_bytes *b, const struct chunks_file *f);
 
 /* Bytes of a chunk that are copied on the way: where they begin in the chunk. */
 struct chunk_part {
@@ -45,12 +43,19 @@ void chunk_slots_init(struct chunk_slots *h, const struct chunk_index *index,
 		      const struct chunks_file *file);
 void chunk_slots_finish(struct chunk_slots *h);
 
+/* A chunk that is to be compared. */
+struct chunk_check {
+	uint64_t i;
+	struct chunk_part part; /* is copied */
+	int r;			/* the result */
+};
+
 /*
- * Reads chunk `i`, hashes just these bytes from the slot before, and copies `part` of them. 0, and
- * the chunk has its tags; 1: that does not give its slot; -ENODATA: the file ends before it;
- * -ENOMEM; -EIO; or why the index could not be read.
+ * Reads up to HASHERS chunks, and hashes just these bytes, each from the slot before it, all of
+ * them together. The result of each: 0, and it has its tags; 1: that does not give its slot;
+ * -ENODATA: the file ends before it; -ENOMEM; -EIO; or why the index could not be read.
  */
-int chunk_compare(const struct chunked_bytes *b, struct chunk_slots *h, uint64_t i,
-		  const struct chunk_part *part);
+void chunk_compare(const struct chunked_bytes *b, struct chunk_slots *h, struct chunk_check *list,
+		   size_t n);
 
 #endif

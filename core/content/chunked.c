@@ -295,17 +295,17 @@ int chunked_span(const struct chunked *c, uint64_t off, size_t n, size_t *ret_n,
 }
 
 /*
- * 0, and it has its tags; 1: it has another hash; -EBADMSG: the file ends before it, and nobody
- * fetches the rest; or why that is not known. Its lock is held: its tags count once it is verified.
+ * Of each: 0, and it has its tags; 1: it has another hash; -EBADMSG: the file ends before it, and
+ * nobody fetches the rest; or why that is not known. Their locks are held: tags count once their
+ * chunk is verified.
  */
-static int compare(struct chunked *c, uint64_t i, const struct chunk_part *x)
+static void compare(struct chunked *c, struct chunk_check *list, size_t n)
 {
-	int r = chunk_compare(&c->bytes, &c->slots, i, x);
-
+	chunk_compare(&c->bytes, &c->slots, list, n);
 	/* it was cut off since; what is fetched can come again */
-	if (r == -ENODATA)
-		return c->filler ? 1 : -EBADMSG;
-	return r;
+	for (size_t i = 0; i < n; i++)
+		if (list[i].r == -ENODATA)
+			list[i].r = c->filler ? 1 : -EBADMSG;
 }
 
 static int report_bad(struct chunked *c, uint64_t i)
@@ -324,13 +324,15 @@ static int report_bad(struct chunked *c, uint64_t i)
 static int verify(struct chunked *c, uint64_t i, const struct chunk_part *x)
 {
 	uint64_t at = c->bytes.off + i * c->file->chunk_size;
+	struct chunk_check check = { i, *x, 0 };
 	int r;
 
 	/* hashing a hole, or what is on its way, is of no use */
 	if (c->filler && (chunk_bit(c->claimed, i) || chunked_is_hole(c, i) ||
 			  claim_is_taken(c->bytes.source->fd, at, chunk_len(c->file, i))))
 		return -EINPROGRESS;
-	r = compare(c, i, x);
+	compare(c, &check, 1);
+	r = check.r;
 	/* what an earlier mount has left may be damaged, or not all there */
 	if (r == 1)
 		r = c->filler ? -EINPROGRESS : report_bad(c, i);
@@ -339,7 +341,7 @@ static int verify(struct chunked *c, uint64_t i, const struct chunk_part *x)
 
 int chunked_verify(struct chunked *c, uint64_t i)
 {
-	const struct chunk_part none = { 0 };
+	struct chunk_check check = { .i = i };
 	bool there;
 	int r = take_tags(c, i);
 
@@ -347,15 +349,73 @@ int chunked_verify(struct chunked *c, uint64_t i)
 		return r;
 	pthread_mutex_lock(&c->lock[i % STRIPES]);
 	there = chunked_is_verified(c, i);
-	if (!there)
-		r = compare(c, i, &none);
-	if (r == 1)
-		r = -EBADMSG;
+	if (!there) {
+		compare(c, &check, 1);
+		r = check.r == 1 ? -EBADMSG : check.r;
+	}
 	if (r == 0 && !there)
 		r = set_verified(c, i);
 	pthread_mutex_unlock(&c->lock[i % STRIPES]);
 	keep_tags(c, i, there ? -EALREADY : r);
 	return r;
+}
+
+/*
+ * Locks up to HASHERS chunks of [i, end) that are not verified: the first in any case, and those
+ * behind it until one at which somebody else looks. Returns how many, and which is the next chunk.
+ */
+static size_t lock_several(struct chunked *c, uint64_t i, uint64_t end, struct chunk_check *ret,
+			   uint64_t *ret_next)
+{
+	/* of more chunks than stripes, two have one lock */
+	const uint64_t stop = MIN(end, i + STRIPES);
+	size_t n = 0;
+
+	for (; i < stop && n < HASHERS; i++) {
+		pthread_mutex_t *lock = &c->lock[i % STRIPES];
+
+		if (chunked_is_verified(c, i))
+			continue;
+		/* nobody waits for a lock who has one, so no two wait for each other */
+		if (n == 0)
+			pthread_mutex_lock(lock);
+		else if (pthread_mutex_trylock(lock) != 0)
+			break;
+		if (chunked_is_verified(c, i))
+			pthread_mutex_unlock(lock);
+		else
+			ret[n++].i = i;
+	}
+	*ret_next = i;
+	return n;
+}
+
+int chunked_verify_several(struct chunked *c, uint64_t i, uint64_t end, uint64_t *ret_next)
+{
+	struct chunk_check list[HASHERS] = { 0 };
+	size_t n = lock_several(c, i, end, list, ret_next);
+	int r = 0;
+
+	compare(c, list, n);
+	for (size_t k = 0; k < n; k++) {
+		int one = list[k].r == 1 ? -EBADMSG : list[k].r;
+
+		if (one == 0)
+			set_verified(c, list[k].i);
+		pthread_mutex_unlock(&c->lock[list[k].i % STRIPES]);
+		if (r == 0 || (r == -EBADMSG && one < 0))
+			r = one;
+	}
+	return r;
+}
+
+void chunked_verify_range(struct chunked *c, uint64_t off, uint64_t n)
+{
+	uint64_t size = c->file->chunk_size, i = off / size, end = (off + n - 1) / size + 1;
+	int r = 0;
+
+	while (i < end && r == 0)
+		r = chunked_verify_several(c, i, end, &i);
 }
 
 int chunked_read(struct chunked *c, void *ret_buf, size_t n, uint64_t off)

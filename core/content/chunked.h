@@ -133,11 +133,22 @@ bool chunked_claim(struct chunked *c, uint64_t i);
 void chunked_unclaim(struct chunked *c, uint64_t i);
 
 /*
- * Verifies chunk `i`, which is in the file, for no reader: the background, or who has just written
- * what he claimed. 0; 1: likewise, and now all are verified; -EBADMSG: other bytes (not logged), or
- * the file ends before it; or the errors of chunked_read().
+ * Verifies chunk `i`, which its claimant has just written to the file. 0; 1: likewise, and now all
+ * are verified; -EBADMSG: other bytes (not logged), or the file ends before it; or the errors of
+ * chunked_read().
  */
 int chunked_verify(struct chunked *c, uint64_t i);
+
+/*
+ * The same for up to HASHERS chunks of [i, end) that are not verified, which are hashed together;
+ * it is not said which was the last. *ret_next: the first chunk that was not looked at; chunks
+ * behind the first are left to who looks at them already. -EBADMSG if one has other bytes and there
+ * was no other error. After chunked_reserve().
+ */
+int chunked_verify_several(struct chunked *c, uint64_t i, uint64_t end, uint64_t *ret_next);
+
+/* Verifies the chunks of [off, off+n), n > 0, up to the first failure, which a reader will meet. */
+void chunked_verify_range(struct chunked *c, uint64_t off, uint64_t n);
 
 /* NULL-safe. */
 void chunked_free(struct chunked *c);

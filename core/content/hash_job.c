@@ -50,17 +50,21 @@ static int verify_some(struct hash_job *j)
 	uint64_t n = chunked_count(j->o.chunks), done = 0;
 
 	while (done < STEP && j->at < n) {
-		int r = cancel_fired(j->o.cancel) ? -ECANCELED : 0;
+		uint64_t from = j->at;
+		int r;
 
-		if (r == 0 && !chunked_is_verified(j->o.chunks, j->at)) {
-			r = chunked_verify(j->o.chunks, j->at);
-			done += chunked_len(j->o.chunks, j->at);
+		if (chunked_is_verified(j->o.chunks, from)) {
+			j->at++;
+			continue;
 		}
+		r = cancel_fired(j->o.cancel) ?
+			    -ECANCELED :
+			    chunked_verify_several(j->o.chunks, from, n, &j->at);
 		/* the others are looked at: who reads one of them gets it */
 		j->bad |= r == -EBADMSG;
 		if (r < 0 && r != -EBADMSG)
 			return r;
-		j->at++;
+		done += (j->at - from) * chunked_len(j->o.chunks, from);
 	}
 	return 0;
 }

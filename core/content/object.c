@@ -318,7 +318,7 @@ static void run_ahead(struct job *job)
 	struct object *o = j->object;
 
 	if (!cancel_fired(&o->store->stop) && !chunked_failed(o->bytes.chunks))
-		bytes_verify(&o->bytes, j->at);
+		chunked_verify_range(o->bytes.chunks, j->at.off, j->at.n);
 	object_proven(o);
 	atomic_fetch_sub(&o->n_ahead, 1);
 	object_put(o);

@@ -12,8 +12,8 @@
  * files. Other kinds of keys (SSO, instance metadata, web identity) come through
  * credential_process.
  *
- * Threads: any, but the environment is read by aws_look_around(), aws_place() and aws_bundle() only. aws_find()
- * is for a process that was forked: it is async-signal-safe.
+ * Threads: any, but the environment is read by aws_look_around(), aws_place() and aws_bundle()
+ * only. aws_find() is for a process that was forked: it is async-signal-safe.
  */
 #ifndef CARTON_HTTP_AWS_H
 #define CARTON_HTTP_AWS_H

@@ -282,6 +282,153 @@ static void test_forged_slots(void **state)
 	carton_log_set(NULL, NULL);
 }
 
+/* ---- several at once ---- */
+
+/* Verifies what is not verified: 0, or -EBADMSG of some. */
+static int verify_all(struct fixture *f)
+{
+	uint64_t i = 0;
+	int r = 0;
+
+	while (i < 6) {
+		uint64_t from = i;
+		int one = chunked_verify_several(f->c, i, 6, &i);
+
+		assert_true(i > from && (one == 0 || one == -EBADMSG));
+		r = one < 0 ? one : r;
+	}
+	return r;
+}
+
+/* Each has its own answer and its own tags, whatever those have that are hashed with it. */
+static void test_several(void **state)
+{
+	(void)state;
+	for (uint64_t bad = 0; bad < 1 << 6; bad++) {
+		struct fixture *f = fixture_new();
+
+		assert_int_equal(chunked_reserve(f->c), 0);
+		for (uint64_t i = 0; i < 6; i++)
+			if (bad >> i & 1)
+				flip(f, i == 5 ? SIZE - 1 : (i + 1) * CHUNK - 1 - i * 7);
+		assert_int_equal(verify_all(f), bad ? -EBADMSG : 0);
+		for (uint64_t i = 0; i < 6; i++) {
+			assert_int_equal(chunked_is_verified(f->c, i), !(bad >> i & 1));
+			if (!(bad >> i & 1))
+				assert_tags(f, i * TAGS, i == 5 ? i * TAGS : (i + 1) * TAGS - 1);
+		}
+		assert_int_equal(chunked_completed(f->c), bad == 0);
+		fixture_free(f);
+	}
+}
+
+/* Two chunks that have changed places, and slots that are right of none. */
+static void test_several_of_an_attacker(void **state)
+{
+	(void)state;
+	for (uint64_t i = 0; i < 4; i++) {
+		struct fixture *f = fixture_new();
+		const char *data = f->box->items[0].data;
+
+		assert_int_equal(chunked_reserve(f->c), 0);
+		for (uint64_t k = 0; k < 2; k++)
+			assert_int_equal(pwrite_full(f->box->fd, data + (i + 1 - k) * CHUNK, CHUNK,
+						     f->bytes.off + (i + k) * CHUNK),
+					 0);
+		assert_int_equal(verify_all(f), -EBADMSG);
+		for (uint64_t k = 0; k < 6; k++)
+			assert_int_equal(chunked_is_verified(f->c, k), k != i && k != i + 1);
+		fixture_free(f);
+	}
+	for (size_t k = 0; k < 2; k++) {
+		struct fixture *f = fixture_forged(k ? forge_shifted : forge_alone);
+
+		assert_int_equal(chunked_reserve(f->c), 0);
+		assert_int_equal(verify_all(f), -EBADMSG);
+		for (uint64_t i = 0; i < 6; i++)
+			assert_int_equal(chunked_is_verified(f->c, i), i == (k ? 5 : 0));
+		fixture_free(f);
+	}
+}
+
+/* Chunks that are verified are left out, and the file may end in any of them. */
+static void test_several_of_some(void **state)
+{
+	struct fixture *f = fixture_new();
+	uint64_t next;
+
+	(void)state;
+	assert_int_equal(chunked_reserve(f->c), 0);
+	assert_int_equal(read_at(f, 1, CHUNK), 0);
+	f->reads = 0;
+	assert_int_equal(chunked_verify_several(f->c, 0, 6, &next), 0);
+	assert_int_equal(next, 4);
+	assert_true(chunked_is_verified(f->c, 0) && chunked_is_verified(f->c, 2) &&
+		    chunked_is_verified(f->c, 3) && !chunked_is_verified(f->c, 4));
+	assert_int_equal(chunked_verify_several(f->c, 4, 5, &next), 0);
+	assert_int_equal(next, 5);
+	assert_int_equal(ftruncate(f->box->fd, (off_t)(f->bytes.off + 5 * CHUNK + 3)), 0);
+	assert_int_equal(chunked_verify_several(f->c, 0, 6, &next), -EBADMSG);
+	assert_int_equal(next, 6);
+	assert_false(chunked_is_complete(f->c));
+	fixture_free(f);
+	f = fixture_new();
+	assert_int_equal(chunked_reserve(f->c), 0);
+	chunked_verify_range(f->c, CHUNK + 5, CHUNK);
+	for (uint64_t i = 0; i < 6; i++)
+		assert_int_equal(chunked_is_verified(f->c, i), i == 1 || i == 2);
+	fixture_free(f);
+}
+
+struct at_once {
+	struct fixture *f;
+	size_t seed;
+};
+
+static void *verify_somewhere(void *arg)
+{
+	const struct at_once *a = arg;
+	size_t at = a->seed;
+	uint64_t next;
+
+	for (int i = 0; i < 30; i++) {
+		at = at * 7 + 3;
+		if (chunked_verify_several(a->f->c, at % 6, 6, &next) < 0 ||
+		    (!chunked_is_verified(a->f->c, at % 6) && next <= at % 6))
+			return arg;
+	}
+	return NULL;
+}
+
+/* Several threads, which want some of the same chunks: none waits for ever, and all get done. */
+static void test_several_by_threads(void **state)
+{
+	(void)state;
+	for (int n = 0; n < 10; n++) {
+		struct fixture *f = fixture_new();
+		struct at_once all[4];
+		pthread_t threads[4];
+		void *failed;
+
+		assert_int_equal(chunked_reserve(f->c), 0);
+		for (size_t i = 0; i < 4; i++) {
+			all[i] = (struct at_once){ f, i };
+			assert_int_equal(
+				pthread_create(&threads[i], NULL, verify_somewhere, &all[i]), 0);
+		}
+		for (size_t i = 0; i < 4; i++) {
+			pthread_join(threads[i], &failed);
+			assert_null(failed);
+		}
+		assert_int_equal(verify_all(f), 0);
+		assert_true(chunked_completed(f->c));
+		assert_tags(f, 0, SIZE / TAG_BLOCK);
+		fixture_free(f);
+	}
+}
+
+/* ---- what is fetched ---- */
+
 static int fetch_nothing(void *ctx, uint64_t i, uint64_t end, struct object_wait *wait)
 {
 	(void)ctx;
@@ -1070,6 +1217,10 @@ int main(void)
 		cmocka_unit_test(test_spans),
 		cmocka_unit_test(test_bad_chunks),
 		cmocka_unit_test(test_forged_slots),
+		cmocka_unit_test(test_several),
+		cmocka_unit_test(test_several_of_an_attacker),
+		cmocka_unit_test(test_several_of_some),
+		cmocka_unit_test(test_several_by_threads),
 		cmocka_unit_test(test_complete),
 		cmocka_unit_test(test_origin),
 		cmocka_unit_test(test_doubts),
