@@ -308,6 +308,9 @@ static int set_authorities(const struct http *http, CURL *e)
 		r |= (int)curl_easy_setopt(e, CURLOPT_CAINFO, http->cacert);
 	else if (text.len > 0)
 		r |= (int)curl_easy_setopt(e, CURLOPT_CAINFO_BLOB, &text);
+	/* libcurl would fail before it knows whether the server speaks TLS, and name the file only */
+	else if (http->no_file)
+		r |= (int)curl_easy_setopt(e, CURLOPT_CAINFO, NULL);
 	/* the system's are in a directory, too */
 	if (http->no_system)
 		r |= (int)curl_easy_setopt(e, CURLOPT_CAPATH, NULL);
@@ -489,8 +492,12 @@ int http_hop_error(struct http_stream *s, CURLcode code, const char **ret_why)
 		return -EPROTONOSUPPORT;
 	if (code == CURLE_PEER_FAILED_VERIFICATION &&
 	    (strstr(*ret_why, "self-signed") || strstr(*ret_why, "issuer certificate")))
-		*ret_why = "no CA that is known here has signed the server's certificate; if you "
-			   "trust it, name a file with its CA (option cacert)";
+		*ret_why = s->http->no_file && !s->http->cacert && !s->http->authorities.len ?
+				   "no certificate can be checked, as this machine has no file of "
+				   "trusted authorities: install ca-certificates, or name a file "
+				   "(option cacert)" :
+				   "no CA that is known here has signed the server's certificate; "
+				   "if you trust it, name a file with its CA (option cacert)";
 	curl_easy_getinfo(s->easy, CURLINFO_HTTP_CONNECTCODE, &connected);
 	if (connected == 407) {
 		*ret_why = proxy_password;

@@ -60,8 +60,10 @@ static int set_cacert(struct http *http, const char *file, const char *from)
 
 static int set_authorities(struct http *http, const struct http_options *o)
 {
+	const char *file = curl_version_info(CURLVERSION_NOW)->cainfo;
 	const struct http_bundle *b = o->bundle;
 
+	http->no_file = file && access(file, R_OK) < 0;
 	if (o->cacert) {
 		http->no_system = true;
 		return set_cacert(http, o->cacert, NULL);

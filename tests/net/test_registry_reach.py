@@ -12,7 +12,8 @@ import zipfile
 
 import pytest
 
-from harness import ctl, problems
+from harness import CARTONCTL, ctl, problems, run
+from origin import needs_root
 from registry import BASIC, Artifact, Front, layout, registry_at, tokens_at
 from zipwriter import Carton
 
@@ -117,6 +118,23 @@ def test_a_failed_certificate(cache, tls, option):
     with Peek(tls.port) as peek:
         p = ctl('hash', cache.flag, *option, url(peek.port))
         assert p.returncode == 1 and 'option cacert' in p.stderr.replace('--cacert', 'option cacert'), p.stderr
+        assert peek.first and set(peek.first) == {b'\x16'}
+
+
+@needs_root
+def test_no_file_of_authorities(cache, tls, plain, work):
+    """As in a small container: one without TLS is reached, and of one with it is said what to install."""
+    (work / 'empty').mkdir()
+
+    def ask(port):
+        script = 'mount --bind "$0" /etc/ssl/certs && exec "$@"'
+        return run('unshare', '--mount', 'sh', '-c', script, work / 'empty',
+                           CARTONCTL, 'hash', cache.flag, url(port))
+    p = ask(plain.port)
+    assert p.returncode == 0, p.stderr
+    with Peek(tls.port) as peek:
+        p = ask(peek.port)
+        assert p.returncode == 1 and 'install ca-certificates, or name a file' in p.stderr, p.stderr
         assert peek.first and set(peek.first) == {b'\x16'}
 
 
