@@ -48,7 +48,7 @@ class Namespace:
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout.readline() == 'ready\n'
         self.root = f'/proc/{self.process.pid}/root'
-        self.prefix = ['nsenter', '-t', str(self.process.pid), '-m', '--']
+        self.prefix = ['nsenter', '-t', str(self.process.pid), '-m', '-r', '--']
 
     def run(self, *cmd, **kw):
         return run(*self.prefix, *cmd, **kw)

@@ -154,7 +154,7 @@ def test_runner(cache, tmp_path):
 @pytest.mark.parametrize('source, says', [
     ('', 'is a directory: pack makes'), ('p.carton', 'is a file, not a repository: link leaves'),
     ('none', 'is no repository, such as hf://ORG/REPO'), ('https://h.example/me/my-model', 'is no repository, such as'),
-    ('hf://me/my-model/x', 'is no repository, such as'), ('hf://me/', 'is no repository, such as'),
+    ('hf://me/my-model/x', 'is no repository, such as'), ('hf://me//', 'is no repository, such as'),
     ('ms://me', 'is no repository, such as')])
 def test_no_repository(cache, tmp_path, source, says):
     (tmp_path / 'p.carton').write_bytes(b'')
