@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include "archive/decode.h"
 #include "base/util.h"
 #include "writer/lists.h"
 
@@ -194,6 +195,7 @@ static int check_paths(const struct pack_plan *p)
 static int add_item(struct pack_plan *p, struct node *n, const char *path)
 {
 	struct pack_item *item = &p->items[p->n];
+	const struct entry *local;
 
 	item->zip.name = arena_text(&p->names, path, strlen(path));
 	if (!item->zip.name)
@@ -207,6 +209,8 @@ static int add_item(struct pack_plan *p, struct node *n, const char *path)
 	} else {
 		item->zip.size = node_size(n);
 		item->entry = zip_entry_of(p->c, n);
+		local = local_entry(p->c, n);
+		item->plain = local && local->method == METHOD_STORED;
 		item->line = p->c->manifest->unhashed ? NULL : n->name;
 	}
 	p->bytes += item->zip.size;

@@ -123,11 +123,15 @@ int content_read_error(const char *name, int r)
 	return r == -ENODATA ? -EBADMSG : r;
 }
 
-/* Reads all of it, through `t` to its sink. */
-static int run(const struct content *c, struct tee *t)
+/* ---- an item: begin, read, end ---- */
+
+/* Begins to read all of it, through `t` to its sink. 0 or -errno, logged: nothing is to end. */
+static int begin(const struct content *c, struct tee *t, struct ingest *ret)
 {
 	struct pack_item *item = c->item;
-	struct ingest job = {
+	int r;
+
+	*ret = (struct ingest){
 		.in = &t->stream,
 		.size = item->zip.size,
 		.tagger = c->job->tagger,
@@ -139,47 +143,107 @@ static int run(const struct content *c, struct tee *t)
 		.observe = t->store ? store : NULL,
 		.ctx = t,
 	};
-	struct ingested found = { 0 };
-	int r;
-
 	if (c->job->chunks && item->zip.size > CHUNKS_MIN_FILE)
-		job.states = chunks_size_for(item->zip.size);
+		ret->states = chunks_size_for(item->zip.size);
 	t->stream.ops = &tee_ops;
 	t->content = c;
 	r = c->job->ops->open(c->job->ctx, item, &t->in);
-	if (r < 0)
-		return content_read_error(c->item->zip.name, r);
-	r = ingest_run(&job, &found);
-	item->tags = found.tags;
-	item->chunks = (struct chunks_made){ item->zip.size, job.states, found.states };
-	stream_close(t->in);
-	if (r == 0)
-		r = atomic_load(&t->sink_error);
-	if (r < 0)
-		return atomic_load(&t->sink_error) < 0 ? content_write_error(c->job, r) :
-							 content_read_error(c->item->zip.name, r);
-	item->zip.crc = t->crc;
-	memcpy(item->sha256, found.sha256, SHA256_SIZE);
-	return item->line ? manifest_check_hash(item->zip.name, item->line, found.sha256) : 0;
+	return r < 0 ? content_read_error(item->zip.name, r) : 0;
 }
 
-int content_load(const struct content *c, void *ret_data)
+/* Takes over what was found, if `r` is 0. As begin(). */
+static int end(struct tee *t, const struct ingest *job, int r, const struct ingested *found)
 {
-	struct tee t = { .sink = to_memory, .memory = ret_data };
+	struct pack_item *item = t->content->item;
+	int sink_error = atomic_load(&t->sink_error);
+
+	stream_close(t->in);
+	if (r == 0) {
+		item->tags = found->tags;
+		item->chunks = (struct chunks_made){ job->size, job->states, found->states };
+	}
+	if (sink_error < 0)
+		return content_write_error(t->content->job, r < 0 ? r : sink_error);
+	if (r < 0)
+		return content_read_error(item->zip.name, r);
+	item->zip.crc = t->crc;
+	memcpy(item->sha256, found->sha256, SHA256_SIZE);
+	return item->line ? manifest_check_hash(item->zip.name, item->line, found->sha256) : 0;
+}
+
+static int run(const struct content *c, struct tee *t)
+{
+	struct ingested found;
+	struct ingest job;
+	int r = begin(c, t, &job);
+
+	if (r < 0)
+		return r;
+	r = ingest_run(&job, &found);
+	return end(t, &job, r, &found);
+}
+
+/* To memory if the item has that, else to its place. */
+static struct tee store_tee(const struct pack_item *item)
+{
+	if (item->data)
+		return (struct tee){ .sink = to_memory, .memory = item->data };
+	return (struct tee){ .store = true, .at = item->zip.data };
+}
+
+int content_store(const struct content *c)
+{
+	struct tee t = store_tee(c->item);
 
 	return run(c, &t);
+}
+
+struct several {
+	const struct content_queue *queue;
+	struct {
+		struct content content;
+		struct tee tee;
+		struct ingest job;
+	} of[HASHERS];
+};
+
+static bool next_of(void *several, size_t i, struct ingest *ret)
+{
+	struct several *s = several;
+	struct content *c = &s->of[i].content;
+
+	while (s->queue->next(s->queue->ctx, c)) {
+		int r;
+
+		s->of[i].tee = store_tee(c->item);
+		r = begin(c, &s->of[i].tee, &s->of[i].job);
+		if (r == 0) {
+			*ret = s->of[i].job;
+			return true;
+		}
+		s->queue->done(s->queue->ctx, c, r);
+	}
+	return false;
+}
+
+static void one_done(void *several, size_t i, int r, struct ingested *found)
+{
+	struct several *s = several;
+
+	r = end(&s->of[i].tee, &s->of[i].job, r, found);
+	s->queue->done(s->queue->ctx, &s->of[i].content, r);
+}
+
+void content_store_several(const struct content_queue *queue)
+{
+	struct several s = { .queue = queue };
+
+	ingest_several(&(struct ingest_queue){ &s, next_of, one_done });
 }
 
 int content_digest(const struct content *c)
 {
 	struct tee t = { 0 };
-
-	return run(c, &t);
-}
-
-int content_store(const struct content *c)
-{
-	struct tee t = { .store = true, .at = c->item->zip.data };
 
 	return run(c, &t);
 }

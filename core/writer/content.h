@@ -9,6 +9,7 @@
 #define CARTON_WRITER_CONTENT_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 
 #include "archive/encode.h"
 #include "writer/pack.h"
@@ -21,11 +22,21 @@ struct content {
 	void *ctx;
 };
 
-/* Reads item->zip.size bytes into memory. */
-int content_load(const struct content *c, void *ret_data);
-
-/* Writes it to its place, Stored. */
+/* Stores it as it is: in item->data, of zip.size bytes, or if that is NULL in its place. */
 int content_store(const struct content *c);
+
+/*
+ * The same of several, by one thread, which hashes up to HASHERS of them together
+ * (ingest_several()). None waits for another: `next` is asked again after each block. False: there
+ * is none now. `done` gets the result of content_store().
+ */
+struct content_queue {
+	void *ctx;
+	bool (*next)(void *ctx, struct content *ret);
+	void (*done)(void *ctx, const struct content *c, int r);
+};
+
+void content_store_several(const struct content_queue *queue);
 
 /* Compresses it with `e` to its place; sets zip.stored. */
 int content_encode(const struct content *c, struct encoder *e);

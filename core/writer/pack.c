@@ -40,10 +40,16 @@ static unsigned level_of(const struct pack_job *job)
 
 /* ---- prepare ---- */
 
+/* Is it prepared in memory? Else there is nothing to prepare. */
+static bool in_memory(const struct pack_item *item)
+{
+	return !item->literal && item->choice != CHOOSE_COPY && item->zip.size <= SMALL;
+}
+
 /* The memory that an item takes from when it is prepared until it is placed. */
 static uint64_t cost(const struct pack_item *item)
 {
-	return item->literal || item->zip.size > SMALL ? 0 : 2 * item->zip.size;
+	return in_memory(item) ? 2 * item->zip.size : 0;
 }
 
 /*
@@ -67,100 +73,194 @@ static int compress(struct pack_item *item, struct encoder *e)
 	return 0;
 }
 
-static int prepare(struct run *run, struct pack_item *item, struct encoder *e)
-{
-	struct pack_job *job = run->job;
-	struct content c = { .job = job, .item = item, .done = &run->done };
-	int r;
-
-	if (item->literal)
-		return 0;
-	item->choice = choose(job->compress, job->level != 0, item->zip.size, item->entry);
-	if (item->choice == CHOOSE_COPY || item->zip.size > SMALL)
-		return 0;
-	item->data = malloc(item->zip.size ? item->zip.size : 1);
-	r = item->data ? content_load(&c, item->data) : -ENOMEM;
-	item->zip.stored = item->zip.size;
-	return r < 0 || item->choice == CHOOSE_STORE ? r : compress(item, e);
-}
-
 /* ---- fill ---- */
 
-static int fill(struct run *run, struct pack_item *item)
+static struct content content_of(struct run *run, struct pack_item *item)
 {
-	struct content c = { .job = run->job, .item = item, .done = &run->done };
-	bool chunks = run->job->chunks && item->zip.size > CHUNKS_MIN_FILE;
-	bool stored = item->choice != CHOOSE_COPY || (chunks && item->zip.method == METHOD_STORED);
+	return (struct content){ .job = run->job, .item = item, .done = &run->done };
+}
+
+/*
+ * Is it to be stored, in memory or in its place? A Stored entry is read once: the same bytes are
+ * hashed and copied.
+ */
+static bool is_stored(const struct run *run, const struct pack_item *item)
+{
+	return item->choice != CHOOSE_COPY ||
+	       (run->job->chunks && item->zip.size > CHUNKS_MIN_FILE &&
+		item->zip.method == METHOD_STORED);
+}
+
+static int copy(struct run *run, struct pack_item *item)
+{
+	struct content c = content_of(run, item);
 	int r = 0;
 
-	/* a Stored entry is read once: the same bytes are hashed and copied */
-	if (!stored && chunks)
+	if (run->job->chunks && item->zip.size > CHUNKS_MIN_FILE)
 		r = content_digest(&c);
-	if (r == 0)
-		r = stored ? content_store(&c) : content_copy(&c);
-	if (r == 0) {
-		r = zip_writer_header(&run->job->zip, &item->zip);
-		if (r < 0)
-			content_write_error(run->job, r);
-	}
-	return r;
+	return r < 0 ? r : content_copy(&c);
+}
+
+static int put_header(struct run *run, struct pack_item *item)
+{
+	int r = zip_writer_header(&run->job->zip, &item->zip);
+
+	return r < 0 ? content_write_error(run->job, r) : 0;
 }
 
 /* ---- threads ---- */
 
-/* May the next item be prepared now? Lock held. */
-static bool may_prepare(const struct run *run)
+struct worker {
+	struct run *run;
+	struct encoder *encoder;
+	struct pack_item *first; /* is next, or NULL */
+};
+
+/* The next item that may be prepared now, or NULL. Lock held. */
+static struct pack_item *to_prepare(struct run *run)
 {
-	return run->next < run->job->n && run->next < run->at + AHEAD &&
-	       (run->held == 0 || run->held + cost(&run->job->items[run->next]) <= run->max_held);
+	struct pack_item *items = run->job->items;
+
+	while (run->next < run->job->n && items[run->next].ready)
+		run->next++;
+	if (run->next >= run->job->n || run->next >= run->at + AHEAD)
+		return NULL;
+	if (run->held > 0 && run->held + cost(&items[run->next]) > run->max_held)
+		return NULL;
+	return &items[run->next];
 }
 
-/* Does one piece of work, if there is some; false: there is none now. Lock held. */
-static bool work_once(struct run *run, struct encoder *e)
+/*
+ * May it be read with others? Not if other threads would have nothing to do meanwhile, or if the
+ * others might wait for it.
+ */
+static bool has_partners(const struct pack_item *item)
 {
-	struct pack_item *item = run->head;
-	int r;
+	return item->crowded && item->plain;
+}
 
-	if (item) {
+/* Takes what is next to fill or else to prepare; NULL: there is nothing now. Lock held. */
+static struct pack_item *take(struct run *run, bool partner)
+{
+	struct pack_item *item = run->head ? run->head : to_prepare(run);
+
+	if (!item || run->error < 0 || run->over || (partner && !has_partners(item)))
+		return NULL;
+	if (item == run->head) {
 		run->head = item->next;
 		if (!run->head)
 			run->tail = &run->head;
-		pthread_mutex_unlock(&run->lock);
-		r = fill(run, item);
-		pthread_mutex_lock(&run->lock);
-		run->filling--;
-	} else if (may_prepare(run)) {
-		item = &run->job->items[run->next++];
-		run->held += cost(item);
-		pthread_mutex_unlock(&run->lock);
-		r = prepare(run, item, e);
-		pthread_mutex_lock(&run->lock);
-		item->ready = true;
 	} else {
-		return false;
+		run->next++;
+		run->held += cost(item);
 	}
+	return item;
+}
+
+/* Its content was stored, or copied: ends it. */
+static void end_item(struct worker *w, struct pack_item *item, int r)
+{
+	struct run *run = w->run;
+
+	if (r == 0 && item->ready)
+		r = put_header(run, item);
+	else if (r == 0 && item->choice != CHOOSE_STORE)
+		r = compress(item, w->encoder);
+	pthread_mutex_lock(&run->lock);
+	if (item->ready)
+		run->filling--;
+	item->ready = true;
 	if (r < 0 && run->error == 0)
 		run->error = r;
 	pthread_cond_signal(&run->moved);
-	return true;
+	pthread_mutex_unlock(&run->lock);
+}
+
+/* Begins an item. False: it is over, as there is nothing to store. */
+static bool begin_item(struct worker *w, struct pack_item *item)
+{
+	if (!item->ready) {
+		item->zip.stored = item->zip.size;
+		item->data = malloc(item->zip.size ? item->zip.size : 1);
+		if (!item->data)
+			end_item(w, item, -ENOMEM);
+		return item->data;
+	}
+	if (is_stored(w->run, item))
+		return true;
+	end_item(w, item, copy(w->run, item));
+	return false;
+}
+
+/* Takes the item that the worker begins with, then partners. */
+static struct pack_item *take_partner(struct worker *w)
+{
+	struct pack_item *item = w->first;
+
+	w->first = NULL;
+	if (item)
+		return item;
+	pthread_mutex_lock(&w->run->lock);
+	item = take(w->run, true);
+	pthread_mutex_unlock(&w->run->lock);
+	return item;
+}
+
+static bool next_partner(void *worker, struct content *ret)
+{
+	struct worker *w = worker;
+	struct pack_item *item;
+
+	while ((item = take_partner(w)))
+		if (begin_item(w, item)) {
+			*ret = content_of(w->run, item);
+			return true;
+		}
+	return false;
+}
+
+static void partner_done(void *worker, const struct content *c, int r)
+{
+	end_item(worker, c->item, r);
+}
+
+/* Fills or prepares an item, and others beside it. */
+static void work_on(struct worker *w, struct pack_item *item)
+{
+	struct content c = content_of(w->run, item);
+
+	if (has_partners(item)) {
+		w->first = item;
+		content_store_several(&(struct content_queue){ w, next_partner, partner_done });
+	} else if (begin_item(w, item)) {
+		end_item(w, item, content_store(&c));
+	}
 }
 
 static void *work(void *arg)
 {
-	struct run *run = arg;
-	struct encoder *e = NULL;
-	int r = encoder_new(level_of(run->job), 0, &e);
+	struct worker w = { .run = arg };
+	struct run *run = w.run;
+	int r = encoder_new(level_of(run->job), 0, &w.encoder);
 
 	pthread_mutex_lock(&run->lock);
 	if (r < 0) {
 		run->error = r;
 		pthread_cond_signal(&run->moved);
 	}
-	while (run->error == 0 && !run->over)
-		if (!work_once(run, e))
+	while (run->error == 0 && !run->over) {
+		struct pack_item *item = take(run, false);
+
+		if (!item) {
 			pthread_cond_wait(&run->work, &run->lock);
+			continue;
+		}
+		pthread_mutex_unlock(&run->lock);
+		work_on(&w, item);
+		pthread_mutex_lock(&run->lock);
+	}
 	pthread_mutex_unlock(&run->lock);
-	encoder_free(e);
+	encoder_free(w.encoder);
 	return NULL;
 }
 
@@ -305,8 +405,12 @@ int pack_run(struct pack_job *job)
 	run.threads = (unsigned)MAX(MIN((uint64_t)job->threads, job->memory / per_thread), 1);
 	run.max_held = run.threads * 2 * SMALL;
 	run.tail = &run.head;
-	for (size_t i = job->n; i-- > 0; behind += items[i].zip.size)
+	for (size_t i = job->n; i-- > 0; behind += items[i].zip.size) {
 		items[i].crowded = ingest_crowded(items[i].zip.size, behind, run.threads);
+		items[i].choice = choose(job->compress, job->level != 0, items[i].zip.size,
+					 items[i].entry);
+		items[i].ready = !in_memory(&items[i]);
+	}
 	threads = calloc(run.threads, sizeof(*threads));
 	if (!threads)
 		return -ENOMEM;

@@ -3,12 +3,13 @@
  * Writes files into a zip file, with several threads. Their number does not change the bytes that
  * are written.
  *
- *	prepare	(any thread, some ahead)  chooses the compression; reads, compresses small files
+ *	prepare	(any thread, some ahead)  reads small files, and compresses them
  *	place	(one thread, in order)	  gives each item the next offset, once its size is known
  *	fill	(any thread)		  copies large Stored files and entries to their place
  *
  * A large file that is compressed is placed and filled by the placing thread, and libzstd uses all
- * threads for it. Content is hashed on the way.
+ * threads for it. Content is hashed on the way: a thread reads several files at once and hashes them
+ * together, as long as the files behind keep the others busy.
  *
  * Threads: the callbacks are called by several, except `progress`.
  */
@@ -31,12 +32,13 @@ struct pack_item {
 	const void *literal;	   /* the content; it is Stored and not hashed. Or NULL */
 	const char *line;	   /* in MANIFEST, with the sha256 that it must have; NULL: any */
 	void *from;		   /* for the callbacks */
+	bool plain;		   /* the stream of it is a local file: no decoder, no wait */
 
 	/* set here */
 	uint8_t sha256[SHA256_SIZE]; /* not for literal content, or a copied entry */
 	enum choice choice;
 	void *data;		   /* prepared bytes, zip.stored of them; or NULL */
-	bool ready;		   /* prepared */
+	bool ready;		   /* prepared, or there is nothing to prepare */
 	bool crowded;		   /* the items behind it keep all other threads busy */
 	struct pack_item *next;	   /* in the queue of items to fill */
 	struct chunks_made chunks; /* if the job has `chunks`; owned by the caller */

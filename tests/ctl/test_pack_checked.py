@@ -7,7 +7,9 @@ import functools
 import hashlib
 import os
 import random
+import re
 import shutil
+import zipfile
 
 import pytest
 
@@ -107,3 +109,78 @@ def test_the_crc_of_parts(tree, work):
     assert 'crc mismatch' in refused(work / 'd.carton', 'repack', work / 'c.carton', work / 'd.carton')
     pack('repack', '--chunk-index', work / 'c.carton', work / 'd.carton')
     verified(work / 'd.carton')
+
+
+# ---- several files by one thread, which hashes them together ----
+
+@functools.cache
+def several():
+    """Large ones, which go to their place, and small ones, which are prepared in memory."""
+    sizes = [8 * MIB + 1, 9 * MIB, 700_000, 8 * MIB + 64, 70_000, 524_288, 9 * MIB + 5, 3, 524_289, 9 * MIB, 600_000]
+    rng = random.Random(43)
+    return {f'model/{i:02}': rng.randbytes(n) for i, n in enumerate(sizes)}
+
+
+TOGETHER = ['--compress=store', '--chunk-index', '--jobs=2']
+
+
+def together(**how):
+    c = Carton(method='stored')
+    for path, data in several().items():
+        c.add(path, data, **how)
+    return c
+
+
+def hashes_of(files):
+    return {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
+
+
+def hashes_in(path):
+    """Of what is in a carton; MANIFEST has the same."""
+    with zipfile.ZipFile(path) as z:
+        lines = dict(line.split('=') for line in z.read('MANIFEST').decode().splitlines())
+        found = hashes_of({name: z.read(name) for name in several()})
+    assert found == {name: lines[name] for name in found}
+    return found
+
+
+def test_several_files_beside_each_other(work):
+    """Each has its own bytes, hash and states, in its place; the number of threads changes nothing."""
+    c = together()
+    c.manifest_entry = {'skip': True}
+    c.unpack(work / 'tree')
+    pack('pack', *TOGETHER, work / 'tree', work / 'a.carton')
+    verified(work / 'a.carton')
+    assert hashes_in(work / 'a.carton') == hashes_of(several())
+    right = (work / 'a.carton').read_bytes()
+    together().write(work / 'b.carton')
+    for i, words in enumerate((['pack', *TOGETHER[:2], '--jobs=1', work / 'tree'],
+                               ['repack', '--chunk-index', '--jobs=2', work / 'b.carton'])):
+        pack(*words, work / f'{i}.carton')
+        assert (work / f'{i}.carton').read_bytes() == right
+
+
+@pytest.mark.parametrize('part', ['00', '01', '02', '03', '05'])
+def test_one_changes_beside_others(work, disk, part):
+    """Each read of it may have other bytes: it is whole as it was read once, and the others are as they were."""
+    c = together()
+    c.manifest_entry = {'skip': True}
+    c.unpack(disk.files / 'tree')
+    disk.set('forge 2', part)
+    pack('pack', *TOGETHER, disk.path / 'tree', work / 'm.carton')
+    disk.set('eio 1', part)
+    err = refused(work / 'n.carton', 'pack', *TOGETHER, disk.path / 'tree', work / 'n.carton')
+    disk.set('none')
+    assert re.findall(r'model/\d\d', err) == [f'model/{part}'], err
+    verified(work / 'm.carton')
+    right, found = hashes_of(several()), hashes_in(work / 'm.carton')
+    assert {name for name in found if found[name] != right[name]} == {f'model/{part}'}
+
+
+def test_one_is_wrong_beside_others(work):
+    for path, data in list(several().items())[:6]:
+        c = together()
+        c.change(path, sha=hashlib.sha256(data + b'x').hexdigest())
+        c.write(work / 'a.carton')
+        err = refused(work / 'b.carton', 'repack', '--chunk-index', '--jobs=2', work / 'a.carton', work / 'b.carton')
+        assert re.findall(r'model/\d\d', err) == [path] and 'sha256 mismatch' in err, err
