@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "archive/decode.h"
 #include "carton/opened.h"
 #include "archive/what.h"
 #include "check/check_entry.h"
@@ -153,13 +154,13 @@ struct together {
 };
 
 /*
- * May it be checked with others? Not if other processors would have nothing to do meanwhile, or if
- * it may wait for a server.
+ * May it be checked with others? Not if other processors would have nothing to do meanwhile, if it
+ * may wait for a server, or if it needs the memory of a decoder, which one of several would lack.
  */
 static bool has_partners(const struct file_check *f)
 {
 	return f->crowded && !f->parts && f->entry->kind == ENTRY_FILE &&
-	       !f->v->c->container->remote;
+	       f->entry->method == METHOD_STORED && !f->v->c->container->remote;
 }
 
 /* Takes the next check that nobody has taken, if there is one. */
