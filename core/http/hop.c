@@ -308,7 +308,7 @@ static int set_authorities(const struct http *http, CURL *e)
 		r |= (int)curl_easy_setopt(e, CURLOPT_CAINFO, http->cacert);
 	else if (text.len > 0)
 		r |= (int)curl_easy_setopt(e, CURLOPT_CAINFO_BLOB, &text);
-	/* libcurl would fail before it knows whether the server speaks TLS, and name the file only */
+	/* libcurl would fail before it knows whether the server speaks TLS */
 	else if (http->no_file)
 		r |= (int)curl_easy_setopt(e, CURLOPT_CAINFO, NULL);
 	/* the system's are in a directory, too */
@@ -478,6 +478,16 @@ static int connect_error(struct http_stream *s, const char **ret_why)
 	return os_error > 0 && os_error != EAGAIN && !s->proxied ? -(int)os_error : -EHOSTUNREACH;
 }
 
+/* Why nobody who is trusted has signed the certificate, and what helps. */
+static const char *unknown_authority(const struct http *http)
+{
+	if (http->no_file && !http->cacert && http->authorities.len == 0)
+		return "no certificate can be checked, as this machine has no file of trusted "
+		       "authorities: install ca-certificates, or name a file (option cacert)";
+	return "no CA that is known here has signed the server's certificate; if you trust it, "
+	       "name a file with its CA (option cacert)";
+}
+
 int http_hop_error(struct http_stream *s, CURLcode code, const char **ret_why)
 {
 	long connected = 0;
@@ -492,12 +502,7 @@ int http_hop_error(struct http_stream *s, CURLcode code, const char **ret_why)
 		return -EPROTONOSUPPORT;
 	if (code == CURLE_PEER_FAILED_VERIFICATION &&
 	    (strstr(*ret_why, "self-signed") || strstr(*ret_why, "issuer certificate")))
-		*ret_why = s->http->no_file && !s->http->cacert && !s->http->authorities.len ?
-				   "no certificate can be checked, as this machine has no file of "
-				   "trusted authorities: install ca-certificates, or name a file "
-				   "(option cacert)" :
-				   "no CA that is known here has signed the server's certificate; "
-				   "if you trust it, name a file with its CA (option cacert)";
+		*ret_why = unknown_authority(s->http);
 	curl_easy_getinfo(s->easy, CURLINFO_HTTP_CONNECTCODE, &connected);
 	if (connected == 407) {
 		*ret_why = proxy_password;
