@@ -53,7 +53,7 @@ static struct sha256_part next_part(struct hasher *h, const struct tagged *t)
 {
 	size_t done = (size_t)(h->hashed - t->off), n = t->n - done;
 
-	if (h->step)
+	if (h->step && h->sha256)
 		n = (size_t)MIN(n, h->step - h->hashed % h->step);
 	h->hashed += n;
 	return (struct sha256_part){ h->sha256, (const char *)t->data + done, n, NULL };

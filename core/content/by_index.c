@@ -30,8 +30,8 @@ bool by_index_is_doubted(struct fill *f)
 	if (!doubt_find(o))
 		return false;
 	carton_log(CARTON_LOG_INFO, object_name(o),
-		   "had another sha256 than MANIFEST says when it was last hashed: all of it is "
-		   "hashed before it opens");
+		   "did not fit the chunk index in an earlier mount: all of it is hashed before "
+		   "it opens");
 	/* from now on by_index_find() finds nothing */
 	atomic_store(&o->no_chunks, true);
 	fill_submit(f);

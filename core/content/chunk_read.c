@@ -80,7 +80,8 @@ static int read_slots(struct chunk_slots *h, uint64_t i)
 			   chunks_slot_at(h->index->chunks, h->file, first - before));
 	if (r == 0)
 		h->block = block;
-	return r;
+	/* that the index is damaged says nothing of the chunk */
+	return r == -EBADMSG ? -EIO : r;
 }
 
 /* Finds the slots of a chunk. 0 or why the index could not be read. */

@@ -403,7 +403,7 @@ int chunked_verify_several(struct chunked *c, uint64_t i, uint64_t end, uint64_t
 		if (one == 0)
 			set_verified(c, list[k].i);
 		pthread_mutex_unlock(&c->lock[list[k].i % STRIPES]);
-		if (r == 0 || (r == -EBADMSG && one < 0))
+		if (r == 0 || one == -EBADMSG)
 			r = one;
 	}
 	return r;

@@ -106,7 +106,7 @@ size_t chunked_len(const struct chunked *c, uint64_t i);
 uint64_t chunked_verified_bytes(const struct chunked *c);
 
 /*
- * The same, but true only once: the caller makes known that the whole is proven. Its tags are those
+ * chunked_is_complete(), but true only once: the caller makes known that the whole is proven. Its tags are those
  * of all chunks.
  */
 bool chunked_completed(struct chunked *c);
@@ -142,8 +142,8 @@ int chunked_verify(struct chunked *c, uint64_t i);
 /*
  * The same for up to HASHERS chunks of [i, end) that are not verified, which are hashed together;
  * it is not said which was the last. *ret_next: the first chunk that was not looked at; chunks
- * behind the first are left to who looks at them already. -EBADMSG if one has other bytes and there
- * was no other error. After chunked_reserve().
+ * behind the first are left to who looks at them already. -EBADMSG if one has other bytes, whatever
+ * became of the others. After chunked_reserve().
  */
 int chunked_verify_several(struct chunked *c, uint64_t i, uint64_t end, uint64_t *ret_next);
 

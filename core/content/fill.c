@@ -238,14 +238,9 @@ static void keep_result(struct fill *f)
 {
 	struct object *o = f->object;
 
-	if (!f->sealed && !f->bytes.chunks) {
-		/* the cache has no copy of what is in a file of the caller's */
-		if (!f->given)
-			seal_keep(o, f->size, f->bytes.tags);
-		/* else only its size is known */
-		if (f->bytes.kind != BYTES_NONE)
-			doubt_drop(o);
-	}
+	/* the cache has no copy of what is in a file of the caller's */
+	if (!f->sealed && !f->bytes.chunks && !f->given)
+		seal_keep(o, f->size, f->bytes.tags);
 	bytes_count(&f->bytes, f->size ? f->size : object_size(o), o->store->options.budget);
 }
 

@@ -22,7 +22,6 @@ struct hash_job {
 	struct cancel_hook hook;
 	bool alone; /* it takes no turn: nothing is left to verify */
 	bool begun;
-	bool bad;		 /* a chunk did not fit */
 	uint64_t at;		 /* the next chunk */
 	uint64_t reads;		 /* when the last step ended */
 	int64_t read_ms, due_ms; /* when a read was last seen; when it no longer waits */
@@ -44,7 +43,7 @@ void hash_job_free(struct hash_job *j)
 	free(j);
 }
 
-/* Verifies some chunks. 0, -ECANCELED, or why one could not be read. */
+/* Verifies some chunks. 0; -EBADMSG: one does not fit; -ECANCELED; or why one could not be read. */
 static int verify_some(struct hash_job *j)
 {
 	uint64_t n = chunked_count(j->o.chunks), done = 0;
@@ -60,9 +59,7 @@ static int verify_some(struct hash_job *j)
 		r = cancel_fired(j->o.cancel) ?
 			    -ECANCELED :
 			    chunked_verify_several(j->o.chunks, from, n, &j->at);
-		/* the others are looked at: who reads one of them gets it */
-		j->bad |= r == -EBADMSG;
-		if (r < 0 && r != -EBADMSG)
+		if (r < 0)
 			return r;
 		done += (j->at - from) * chunked_len(j->o.chunks, from);
 	}
@@ -181,7 +178,7 @@ static bool step(struct task *t)
 	if (r < 0)
 		return end(j, r);
 	if (j->at == chunked_count(j->o.chunks))
-		return end(j, j->bad ? -EBADMSG : 0);
+		return end(j, 0);
 	now = now_ms();
 	if (atomic_load(j->o.reads) != j->reads)
 		task_wake_at(t, now + MAX(MIN_PAUSE_MS, PAUSE * (now - began_ms)));

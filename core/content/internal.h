@@ -240,9 +240,6 @@ void doubt_keep(struct object *o);
  */
 bool doubt_find(struct object *o);
 
-/* All of it was hashed, and is right: the note goes. */
-void doubt_drop(struct object *o);
-
 /* ---- store.c, called with the lock held ---- */
 
 /* The object of that hash, and of that size unless that is OBJECT_NO_SIZE; or NULL. */

@@ -250,7 +250,9 @@ void object_proven(struct object *o)
 {
 	if (!chunked_completed(o->bytes.chunks))
 		return;
-	chunked_proven(o->bytes.chunks);
+	/* what was fetched gets no name if a read has found it changed since */
+	if (!atomic_load(&o->read_failed))
+		chunked_proven(o->bytes.chunks);
 	if (may_seal(o))
 		seal_keep(o, o->size, o->bytes.tags);
 	pthread_mutex_lock(&o->store->lock);
@@ -298,12 +300,4 @@ bool doubt_find(struct object *o)
 	    cache_hint_get(o->store->options.cache, key, text, sizeof(text)) == 0)
 		atomic_store(&o->doubted, true);
 	return atomic_load(&o->doubted);
-}
-
-void doubt_drop(struct object *o)
-{
-	uint8_t key[SHA256_SIZE];
-
-	if (atomic_exchange(&o->doubted, false) && doubt_key(o, key))
-		cache_hint_drop(o->store->options.cache, key);
 }

@@ -362,7 +362,9 @@ int object_read(struct object *o, void *ret_buf, size_t n, uint64_t off, bool no
 	/* also who has it pinned; what it was made of has been reported */
 	if (object_is_withdrawn(o))
 		return error_again(-EBADMSG, object_name(o), "is made of a damaged file");
-	atomic_fetch_add_explicit(&o->store->reads, 1, memory_order_relaxed);
+	/* the background reads the index, and would make way for itself */
+	if (o != o->store->index.ctx)
+		atomic_fetch_add_explicit(&o->store->reads, 1, memory_order_relaxed);
 	read_ahead(o, n, off);
 	r = bytes_read(&o->bytes, o->store->tagger, o->size, ret_buf, n, off, nowait);
 	if (r == 0 && o->bytes.chunks) {

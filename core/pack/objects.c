@@ -80,6 +80,7 @@ static int put_linked(const struct pack_plan *p, struct chunks_writer *writer, s
 	r = hasher_end(&h, &found);
 	if (r < 0)
 		return r;
+	made.size = found.size;
 	made.slots = found.states;
 	r = chunks_writer_add(writer, &made);
 	chunks_made_finish(&made);

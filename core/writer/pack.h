@@ -8,8 +8,8 @@
  *	fill	(any thread)		  copies large Stored files and entries to their place
  *
  * A large file that is compressed is placed and filled by the placing thread, and libzstd uses all
- * threads for it. Content is hashed on the way: a thread reads several files at once and hashes them
- * together, as long as the files behind keep the others busy.
+ * threads for it. Content is hashed on the way: a thread reads several files at once and hashes
+ * them together, as long as the files behind keep the others busy.
  *
  * Threads: the callbacks are called by several, except `progress`.
  */

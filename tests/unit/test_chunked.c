@@ -11,6 +11,7 @@
 #define CHUNK (256 * KIB)
 #define TAGS (CHUNK / TAG_BLOCK) /* of a chunk */
 #define SIZE (5 * CHUNK + 77)
+#define LONG_SIZE (8 * MIB)
 
 /* Adds an index that says this of a file; takes the slots. */
 static void add_index(struct box *b, struct chunks_made made)
@@ -808,6 +809,21 @@ static void test_object(void **state)
 	chunked_box_free(&k);
 }
 
+/* The background, which makes way for readers, takes what it reads of the index for no read. */
+static void test_background_reads(void **state)
+{
+	struct chunked_box k = box_chunked_of(LONG_SIZE, NULL, NULL);
+	struct object *o = k.item->object;
+	uint64_t before = atomic_load(&o->store->reads);
+
+	(void)state;
+	assert_int_equal(get(o), 0);
+	assert_int_equal(state_at_end(o), OBJECT_VERIFIED);
+	assert_int_equal(atomic_load(&o->store->reads), before);
+	object_put(o);
+	chunked_box_free(&k);
+}
+
 /* Without memory for its chunks it is hashed before it is opened, as if there were no index. */
 static void test_object_without_memory(void **state)
 {
@@ -1072,7 +1088,6 @@ static void test_wrong_index(void **state)
 
 /* ---- chunks that are verified ahead of who reads in order ---- */
 
-#define LONG_SIZE (8 * MIB)
 #define READ ((size_t)(128 * KIB)) /* the size of most READs */
 
 /* Reads [off, end) in order, as the kernel does. */
@@ -1229,6 +1244,7 @@ int main(void)
 		cmocka_unit_test(test_memory_of_chunks),
 		cmocka_unit_test(test_memory_is_given_back),
 		cmocka_unit_test(test_object),
+		cmocka_unit_test(test_background_reads),
 		cmocka_unit_test(test_object_without_memory),
 		cmocka_unit_test(test_index_of_other_content),
 		cmocka_unit_test(test_derived_and_open),
