@@ -65,10 +65,10 @@ struct http {
 	long name_timeout_ms, connect_timeout_ms, stall_ms, stall_rate;
 	struct budget *budget;
 	bool private_links, requester_pays;
-	char *cacert;		/* a PEM file; or NULL */
-	struct buf authorities; /* a PEM text in its place; or empty */
-	bool no_system;		/* and the system's authorities are not trusted */
-	bool no_file;		/* the file of the system's authorities is not there */
+	char *cacert;		   /* a PEM file; or NULL */
+	struct buf authorities;	   /* a PEM text in its place; or empty */
+	bool no_system;		   /* and the system's authorities are not trusted */
+	bool no_file;		   /* the file of the system's authorities is not there */
 	struct http_target source; /* the URL that the user typed, */
 	char *source_url;	   /* or this, if requests for it need a login; else NULL */
 	bool source_is_registry;   /* it is oci://, so that http may replace https */
