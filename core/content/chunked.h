@@ -106,8 +106,8 @@ size_t chunked_len(const struct chunked *c, uint64_t i);
 uint64_t chunked_verified_bytes(const struct chunked *c);
 
 /*
- * chunked_is_complete(), but true only once: the caller makes known that the whole is proven. Its tags are those
- * of all chunks.
+ * chunked_is_complete(), but true only once: the caller makes known that the whole is proven. Its
+ * tags are those of all chunks.
  */
 bool chunked_completed(struct chunked *c);
 
