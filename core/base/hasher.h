@@ -109,9 +109,9 @@ struct to_hash {
 int hasher_hash_several(const struct to_hash *list, size_t n);
 
 /*
- * The first ends and frees the hasher, also on failure: 0, -ENOMEM or -EIO (also: a tagged buffer
- * was not hashed). The second is the same, but in place of the sha256 it gives the state: the bytes
- * are a multiple of SHA256_BLOCK. The third only frees it.
+ * hasher_end() ends and frees the hasher, also on failure: 0, -ENOMEM or -EIO (also: a tagged
+ * buffer was not hashed). hasher_end_state() does the same, but returns the state in place of the
+ * sha256; the bytes so far are a multiple of SHA256_BLOCK. hasher_abort() only frees the hasher.
  */
 int hasher_end(struct hasher *h, struct ingested *ret);
 int hasher_end_state(struct hasher *h, struct ingested *ret);

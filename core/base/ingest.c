@@ -221,7 +221,7 @@ struct one {
 	bool busy;
 };
 
-/* Begins the next stream there is. False: there is none. */
+/* Begins streams of the queue until one can be hashed. False: the queue has no stream now. */
 static bool begin_one(const struct ingest_queue *q, size_t i, struct one *o)
 {
 	while (!o->busy && q->next(q->ctx, i, &o->job)) {

@@ -48,9 +48,9 @@ int ingest_run(const struct ingest *job, struct ingested *ret);
  */
 struct ingest_queue {
 	void *ctx;
-	/* The next stream, which is stream `i` until it is done; false: there is none now. */
+	/* Returns the next stream, which has the number `i` until done(). False: none is left. */
 	bool (*next)(void *ctx, size_t i, struct ingest *ret);
-	/* It is over: the result of ingest_run(), and what was found, or NULL on failure. */
+	/* Stream `i` has ended: `r` as of ingest_run(); `found` is NULL on failure. */
 	void (*done)(void *ctx, size_t i, int r, struct ingested *found);
 };
 

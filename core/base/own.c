@@ -30,7 +30,7 @@ int own_check(int fd, bool root, char ret_why[OWN_WHY])
 	return 0;
 }
 
-/* The mode of a new file, with the rights of the owner. -1: it has them. */
+/* Returns the mode of the file with the owner's bits of `mode` added. -1: the file has them. */
 static int missing_mode(const struct stat *st, mode_t mode)
 {
 	mode &= S_IRWXU;

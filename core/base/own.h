@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whose files and directories are: checks those that another user may have made, in a directory
- * where several can write, such as /tmp; and gives the owner the rights of what is made here.
+ * Owners of files and directories. own_check() looks at files that another user may have made, in a
+ * directory where several users can write, such as /tmp. The other functions give the owner the
+ * rights that the umask has taken.
  */
 #ifndef CARTON_BASE_OWN_H
 #define CARTON_BASE_OWN_H

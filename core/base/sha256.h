@@ -3,8 +3,8 @@
  * SHA-256 (FIPS 180-4) of a stream, and its states.
  *
  * A state is what the function has computed after a whole number of blocks, before any padding:
- * eight 32-bit words, big-endian. Who has the state after the first n bytes of a file can hash the
- * rest without these n bytes.
+ * eight 32-bit words, big-endian. With the state after the first n bytes of a file, the rest can be
+ * hashed without these n bytes.
  *
  * Threads: a hash belongs to one thread at a time.
  */

@@ -203,8 +203,9 @@ int cache_fill_restart(struct cache_fill *fill, const char *validator);
 int cache_fill_reserve(struct cache_fill *fill, uint64_t size);
 
 /*
- * The same for `n` more bytes, anywhere in a file that several fill: nothing is allocated, as holes
- * say what has not come. cache_fill_less(): `n` of these bytes do not come after all. Any thread.
+ * cache_fill_more() reserves room for `n` more bytes, anywhere in a file that several fill. It
+ * allocates nothing, as a hole means that the bytes have not come. cache_fill_less() gives back `n`
+ * of these bytes, which do not come after all. As cache_fill_reserve(). Any thread.
  */
 int cache_fill_more(struct cache_fill *fill, uint64_t n);
 void cache_fill_less(struct cache_fill *fill, uint64_t n);

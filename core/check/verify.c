@@ -145,7 +145,7 @@ static void note_result(const struct file_check *f, int r)
 /* ---- several files by one worker, which hashes them together ---- */
 
 struct together {
-	struct file_check *first; /* is next, or NULL */
+	struct file_check *first; /* the check to begin with; NULL once it has begun */
 	struct verify *v;
 	struct {
 		struct file_check *f;

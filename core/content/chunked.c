@@ -295,9 +295,9 @@ int chunked_span(const struct chunked *c, uint64_t off, size_t n, size_t *ret_n,
 }
 
 /*
- * Of each: 0, and it has its tags; 1: it has another hash; -EBADMSG: the file ends before it, and
- * nobody fetches the rest; or why that is not known. Their locks are held: tags count once their
- * chunk is verified.
+ * Of each: 0, and it has its tags; 1: it does not give its slot; -EBADMSG: the file ends before it,
+ * and nobody fetches the rest; or why that is not known. Their locks are held: tags count once
+ * their chunk is verified.
  */
 static void compare(struct chunked *c, struct chunk_check *list, size_t n)
 {

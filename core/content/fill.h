@@ -59,7 +59,7 @@ struct fill {
 	bool copied; /* the bytes are in a file of ours, which can be made again */
 	bool sealed; /* the tags are from a seal: the bytes were hashed by an earlier mount */
 	bool quiet;  /* the failure is not logged here: the caller has logged its cause */
-	struct hash_job *hash_job; /* the bytes are chunked: this hashes all of them; else NULL */
+	struct hash_job *hash_job; /* verifies chunks that nobody reads; NULL: no chunks */
 
 	struct plan *plan;		  /* where the bytes may be; or NULL */
 	int error;			  /* of the places of the plan that were tried */

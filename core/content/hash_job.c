@@ -38,11 +38,6 @@ int hash_job_new(const struct hash_job_options *options, struct hash_job **ret)
 	return 0;
 }
 
-void hash_job_free(struct hash_job *j)
-{
-	free(j);
-}
-
 /* Verifies some chunks. 0; -EBADMSG: one does not fit; -ECANCELED; or why one could not be read. */
 static int verify_some(struct hash_job *j)
 {
@@ -130,7 +125,7 @@ static bool end(struct hash_job *j, int r)
 	task_finish(&j->task);
 	if (!j->alone)
 		run_next(o.queue);
-	hash_job_free(j);
+	free(j);
 	o.done(o.ctx, r);
 	return false;
 }

@@ -45,7 +45,4 @@ int hash_job_new(const struct hash_job_options *options, struct hash_job **ret);
 /* It begins in its turn, ends and frees itself. */
 void hash_job_start(struct hash_job *j);
 
-/* Frees one that was not started. NULL-safe. */
-void hash_job_free(struct hash_job *j);
-
 #endif

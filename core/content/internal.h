@@ -169,10 +169,10 @@ int fill_verify(struct fill *f, struct stream *in, struct ingested *ret);
  */
 int object_new_hash_job(struct object *o, struct chunked *chunks, struct hash_job **ret);
 
-/* All chunks of a pinned object are verified, as a worker makes known. */
+/* All chunks of a pinned object are verified: starts a job that calls object_proven(). */
 void object_start_hash(struct object *o);
 
-/* Adds a pin that no reader has, but a fill of chunks or the hash of the whole. */
+/* Adds a pin for a fill of chunks or for a hash job, which are no readers. */
 void object_pin_for_fill(struct object *o);
 
 /*

@@ -14,7 +14,7 @@
 #include "content/entry_part.h"
 #include "content/late.h"
 
-/* what the key of a file of chunks begins with; its hashes are read so many at once */
+/* what the key of a file of chunks begins with; its slots are read so many at once */
 #define CHUNKS_KEY "chunks"
 #define KEY_BLOCK 128
 
@@ -324,7 +324,7 @@ static int make_key(const struct object *o, const struct chunks_file *file,
 {
 	const struct chunk_index *index = &o->store->index;
 	uint8_t head[sizeof(CHUNKS_KEY) + SHA256_SIZE + 16] = CHUNKS_KEY;
-	uint8_t next[1 + KEY_BLOCK][SHA256_SIZE]; /* the key so far, and hashes */
+	uint8_t next[1 + KEY_BLOCK][SHA256_SIZE]; /* the key so far, and slots */
 	uint64_t count = chunks_count(file), n;
 	int r;
 

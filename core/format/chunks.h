@@ -45,11 +45,11 @@ struct chunks {
 typedef int chunks_read_fn(void *ctx, void *ret_buf, size_t n, uint64_t off);
 
 /*
- * Reads the header and the files of an index of `size` bytes, and that the last slot of each file
- * is its sha256. A malformed index is logged with the byte of the fault. 0; -EBADMSG; -EOPNOTSUPP
- * for a later version (logged); -EFBIG over MAX_ENTRIES or the budget (NULL: none) (logged);
- * -ENOMEM; or what `read` returned. Also 0, with *ret NULL: it is of version 1, as if there were no
- * index (logged).
+ * Reads the header and the files of an index of `size` bytes, and checks that the last slot of each
+ * file is its sha256. A malformed index is logged with the byte of the fault. 0; -EBADMSG;
+ * -EOPNOTSUPP for a later version (logged); -EFBIG over MAX_ENTRIES or the budget (NULL: none)
+ * (logged); -ENOMEM; or the error of `read`. An index of version 1 counts as none: 0 and *ret is
+ * NULL (logged).
  */
 int chunks_parse(uint64_t size, chunks_read_fn *read, void *ctx, struct budget *budget,
 		 struct chunks **ret);

@@ -167,9 +167,13 @@ struct http_request {
 	struct http_body body;
 	bool identity;	/* ask for no content coding; implied by a range */
 	bool undecoded; /* the same, and decode nothing, even if the server sends a coding */
-	uint64_t plain; /* not 0: nor of a body so long: it is the file, whatever coding it says */
-	bool pushes;	/* a token for it is one for writing, too */
-	bool no_cache;	/* ask caches on the way to look again */
+	/*
+	 * Not 0: the size of the file. A body of that length is the file itself, so it is not
+	 * decoded, whatever coding the server names.
+	 */
+	uint64_t plain;
+	bool pushes;	     /* the token of the request also permits writing */
+	bool no_cache;	     /* ask caches on the way to look again */
 	bool new_connection; /* use no old one: a new one may lead to another machine */
 	bool probe; /* a body that cannot be used (-EOPNOTSUPP) is no failure: it is not logged */
 	/*

@@ -53,7 +53,10 @@ struct scheme {
 
 	/* the variable that names a file of authorities to other programs of the scheme; or NULL */
 	const char *bundle;
-	/* Without it: the path that its configuration names, cut to `n` bytes. False: none. */
+	/*
+	 * If that variable is not set: returns the path that the configuration of the service
+	 * names. False: the configuration names none, or one of `n` bytes or more. May be NULL.
+	 */
 	bool (*find_bundle)(char *ret, size_t n);
 	/* Is the text before an @ a NAME, of NAME@REVISION, and no userinfo? NULL: never. */
 	bool (*is_name)(const char *text, size_t n);

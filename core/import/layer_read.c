@@ -38,7 +38,7 @@ static void keep_end(struct hashed *h, const uint8_t *data, size_t n)
 	memcpy(h->end + FOOTER - new, data + n - new, new);
 }
 
-/* Has the layer an index of eStargz? Its footer says so, with a name that no other writer uses. */
+/* Is the blob an eStargz? Such a blob ends with a footer that has the word STARGZ. */
 static bool is_estargz(const struct hashed *h)
 {
 	static const uint8_t head[] = { 0x1f, 0x8b, 8, 4 }, extra[] = { 26, 0, 'S', 'G', 22, 0 };

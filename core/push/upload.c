@@ -12,7 +12,7 @@
 /* Bytes of a body after larger ones were refused: ghcr.io takes the first, proxies the second. */
 #define SMALL (4 * MIB)
 #define SMALLEST MIB
-#define MAX_FAILED_PARTS 2 /* of a blob, before it is sent as a whole */
+#define MAX_FAILED_PARTS 2 /* so often parts of a blob may fail, then it is sent as a whole */
 
 /* What a status of a refusal means, where the registry's own words do not help. */
 static const char *meaning(int status)

@@ -151,7 +151,7 @@ static int begin(const struct content *c, struct tee *t, struct ingest *ret)
 	return r < 0 ? content_read_error(item->zip.name, r) : 0;
 }
 
-/* Takes over what was found, if `r` is 0. As begin(). */
+/* Ends the item with the result `r`: hash, states and tags of `found` become those of the item. */
 static int end(struct tee *t, const struct ingest *job, int r, const struct ingested *found)
 {
 	struct pack_item *item = t->content->item;

@@ -81,8 +81,8 @@ static struct content content_of(struct run *run, struct pack_item *item)
 }
 
 /*
- * Is it to be stored, in memory or in its place? A Stored entry is read once: the same bytes are
- * hashed and copied.
+ * Does content.c read, hash and write the item, in memory or in its place? Then each byte is read
+ * once.
  */
 static bool is_stored(const struct run *run, const struct pack_item *item)
 {
